@@ -1,0 +1,41 @@
+// SPEC: how a layout is named: "framework:key=value,...". See docs/spec.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace wb {
+
+enum class Framework { kMegatron, kFsdp, kVllm, kReplicated };
+
+// Absent keys are 1; ep 0 means "off"; etp 0 means "as tp". Each value is in [1, 65536] and the
+// world in [1, 2^20].
+struct Spec {
+  Framework framework = Framework::kReplicated;
+  uint32_t tp = 1;
+  uint32_t pp = 1;
+  uint32_t vpp = 1;
+  uint32_t dp = 1;
+  uint32_t cp = 1;
+  uint32_t ep = 0;
+  uint32_t etp = 0;
+  uint32_t engines = 1;
+  uint32_t shards = 1;
+  uint32_t replicas = 1;
+  uint32_t n = 1;
+  bool flat = false;
+  std::vector<uint32_t>
+      layers;  // megatron "layers=15/16/16/14": layers per stage (or per chunk); empty: even
+
+  uint32_t world() const;
+  std::string to_string() const;  // canonical: parse(to_string()) == *this
+};
+
+// kInvalidArgument names the word that is wrong and what would be right.
+Result<Spec> parse_spec(std::string_view text);
+
+}  // namespace wb
