@@ -1,6 +1,7 @@
 // Structured log records with a sink that the embedding program chooses.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <memory>
