@@ -12,8 +12,11 @@ namespace wb {
 
 enum class Framework { kMegatron, kFsdp, kVllm, kReplicated };
 
-// Absent keys are 1; ep 0 means "off"; etp 0 means "as tp". Each value is in [1, 65536] and the
-// world in [1, 2^20].
+// "megatron", "fsdp", "vllm", "replicated".
+std::string_view framework_name(Framework framework);
+
+// Absent keys are 1; ep 0 means "off"; etp 0 means "as tp". Each value is in [1, 65536] (a number
+// of `layers` may be 0) and the world in [1, 2^20].
 struct Spec {
   Framework framework = Framework::kReplicated;
   uint32_t tp = 1;
@@ -31,8 +34,15 @@ struct Spec {
   std::vector<uint32_t>
       layers;  // megatron "layers=15/16/16/14": layers per stage (or per chunk); empty: even
 
+  bool operator==(const Spec&) const = default;
+
+  // Number of ranks, at most UINT32_MAX for a Spec that check() refuses.
   uint32_t world() const;
   std::string to_string() const;  // canonical: parse(to_string()) == *this
+
+  // What parse_spec promises, for a Spec filled in by hand: values in range, no key of another
+  // framework, and the sizes of the groups fit together.
+  Status check() const;
 };
 
 // kInvalidArgument names the word that is wrong and what would be right.
