@@ -46,7 +46,8 @@ class Box {
 
   int rank() const { return rank_; }
   const Progression& dim(int d) const { return dims_[static_cast<size_t>(d)]; }
-  // The same box with dimension d replaced. `p` is canonical.
+  // The same box with dimension d replaced. `p` is canonical and keeps size() below 2^63 (any part
+  // of dim(d) does).
   Box with_dim(int d, const Progression& p) const;
   // Number of elements. Fits in int64: make() refuses what does not.
   int64_t size() const;
@@ -61,7 +62,12 @@ class Box {
 
 // Boxes of different rank are of different tensors: they never meet.
 std::optional<Box> intersect(const Box& a, const Box& b);
-// a without b, as disjoint boxes, appended to `out`.
+// a without b, as disjoint boxes, appended to `out`. Where b is dense relative to a, at most two
+// boxes per dimension. Where b takes every k-th of a's values m times, at most 2 + min(m - 1, sum
+// of (p - 1) over the prime factors p of k, with repetition) in that dimension.
 void subtract(const Box& a, const Box& b, std::vector<Box>* out);
+// How many boxes subtract() appends: for a caller that must bound it, because a large prime k and a
+// large m (which only hostile input has) give many.
+uint64_t subtract_count(const Box& a, const Box& b);
 
 }  // namespace wb
