@@ -47,10 +47,11 @@ class Allocation {
   uint64_t id() const { return id_; }
 
  private:
-  Allocation(MemoryKind kind, std::byte* data, uint64_t bytes, int fd);
+  Allocation(MemoryKind kind, std::byte* data, uint64_t bytes, uint64_t mapped, int fd);
   MemoryKind kind_;
   std::byte* data_;
   uint64_t bytes_;
+  uint64_t mapped_;  // whole pages that the destructor unmaps; 0 for kCaller
   int fd_;
   uint64_t id_;
 };
