@@ -139,14 +139,14 @@ Decoder::Decoder(const Home& home) : home_(home) {
     const int64_t count = home.piece->box.dim(d).count;
     if (count == 1) continue;
     const int64_t stride = home.piece->stride[static_cast<size_t>(d)];
-    dims_[static_cast<size_t>(size_++)] =
-        Dim{d, count, stride, static_cast<uint64_t>(stride < 0 ? -stride : stride), 0};
+    const Dim dim{d, count, stride, static_cast<uint64_t>(stride < 0 ? -stride : stride), 0};
+    int i = size_++;
+    for (; i > 0 && at(i - 1).width > dim.width; --i) at(i) = at(i - 1);
+    at(i) = dim;
   }
-  std::sort(dims_.begin(), dims_.begin() + size_,
-            [](const Dim& a, const Dim& b) { return a.width < b.width; });
   uint64_t below = home.unit;
   for (int i = 0; i < size_; ++i) {
-    Dim& dim = dims_[static_cast<size_t>(i)];
+    Dim& dim = at(i);
     dim.below = below;
     below += dim.width * static_cast<uint64_t>(dim.count - 1);
   }

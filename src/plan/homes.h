@@ -84,6 +84,7 @@ class Decoder {
   bool decode(uint64_t address, Place* place) const;
 
  private:
+  Dim& at(int i) { return dims_[static_cast<size_t>(i)]; }
   bool decode_level(int level, uint64_t rest, Place* place) const;
 
   Home home_;

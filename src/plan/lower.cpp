@@ -24,10 +24,15 @@ struct Shape {
   int rank = 0;
   std::array<Axis, kMaxRank> axes{};
 
-  void erase(int a) {
-    std::copy(axes.begin() + a + 1, axes.begin() + rank, axes.begin() + a);
-    --rank;
+  void insert(const Axis& axis) {
+    int a = rank++;
+    for (; a > 0 && at(a - 1).local < axis.local; --a) at(a) = at(a - 1);
+    at(a) = axis;
   }
+  void erase(int a) {
+    for (--rank; a < rank; ++a) at(a) = at(a + 1);
+  }
+  Axis& at(int a) { return axes[static_cast<size_t>(a)]; }
 };
 
 // Piece indices stay inside the piece and the piece inside its buffer (check_layout), so none of
@@ -53,25 +58,23 @@ Shape shape_of(const Share& share, uint32_t unit_bytes) {
       axis.remote = -axis.remote;
       axis.local = -axis.local;
     }
-    shape.axes[static_cast<size_t>(shape.rank++)] = axis;
+    shape.insert(axis);
   }
-  std::sort(shape.axes.begin(), shape.axes.begin() + shape.rank,
-            [](const Axis& a, const Axis& b) { return a.local > b.local; });
   return shape;
 }
 
 // Folds axes into the contiguous length, then neighbouring axes that step alike into one.
 void collapse(Shape* shape) {
   for (int a = shape->rank - 1; a >= 0; --a) {
-    const Axis& axis = shape->axes[static_cast<size_t>(a)];
+    const Axis& axis = shape->at(a);
     if (axis.local == shape->length && axis.remote == shape->length) {
       shape->length *= axis.count;
       shape->erase(a);
     }
   }
   for (int a = shape->rank - 2; a >= 0; --a) {
-    const Axis& outer = shape->axes[static_cast<size_t>(a)];
-    Axis& inner = shape->axes[static_cast<size_t>(a) + 1];
+    const Axis& outer = shape->at(a);
+    Axis& inner = shape->at(a + 1);
     if (outer.local == inner.local * inner.count && outer.remote == inner.remote * inner.count) {
       inner.count *= outer.count;
       shape->erase(a);
@@ -84,11 +87,11 @@ Axis take_rows(Shape* shape) {
   if (shape->rank == 0) return Axis{1, 0, 0};
   int most = 0;
   for (int a = 1; a < shape->rank; ++a) {
-    if (shape->axes[static_cast<size_t>(a)].count >= shape->axes[static_cast<size_t>(most)].count) {
+    if (shape->at(a).count >= shape->at(most).count) {
       most = a;
     }
   }
-  const Axis rows = shape->axes[static_cast<size_t>(most)];
+  const Axis rows = shape->at(most);
   shape->erase(most);
   return rows;
 }
@@ -171,7 +174,7 @@ Status lower_share(const Share& share, uint32_t unit_bytes, const Placement& fro
   uint64_t count = 1;
   for (int a = 0; a < shape.rank; ++a) {
     // Each factor is at most the number of elements, which fits in int64; stop before it matters.
-    const auto factor = static_cast<uint64_t>(shape.axes[static_cast<size_t>(a)].count);
+    const auto factor = static_cast<uint64_t>(shape.at(a).count);
     if (factor > kMaxRuns / count) count = kMaxRuns + 1;
     if (count > kMaxRuns) break;
     count *= factor;
@@ -198,7 +201,7 @@ Status lower_share(const Share& share, uint32_t unit_bytes, const Placement& fro
     runs->push_back(run);
     int a = shape.rank - 1;
     for (; a >= 0; --a) {
-      const Axis& axis = shape.axes[static_cast<size_t>(a)];
+      const Axis& axis = shape.at(a);
       int64_t& i = index[static_cast<size_t>(a)];
       remote += axis.remote;
       local += axis.local;
