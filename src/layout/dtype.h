@@ -35,6 +35,8 @@ enum class DType : uint8_t {
   kF4 = 18,
   kF6E2M3 = 19,
   kF6E3M2 = 20,
+  kF8E4M3FNUZ = 21,
+  kF8E5M2FNUZ = 22,
 };
 
 struct DTypeInfo {

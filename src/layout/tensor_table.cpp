@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "layout/quote.h"
 #include "layout/utf8.h"
 
 namespace wb {
@@ -12,7 +13,7 @@ namespace {
 constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
 Status fault(Code code, const TensorInfo& tensor, const std::string& what) {
-  return Status(code, "tensor '" + tensor.name + "': " + what).with_tensor(tensor.name);
+  return Status(code, "tensor " + quote(tensor.name) + ": " + what).with_tensor(tensor.name);
 }
 
 Status check_tensor(const TensorInfo& tensor) {
@@ -107,8 +108,7 @@ Result<uint32_t> TensorTable::find(std::string_view name) const {
       tensors_.begin(), tensors_.end(), name,
       [](const TensorInfo& tensor, std::string_view n) { return tensor.name < n; });
   if (at == tensors_.end() || at->name != name) {
-    return Status(Code::kNotFound, "no tensor named '" + std::string(name) + "'")
-        .with_tensor(std::string(name));
+    return Status(Code::kNotFound, "no tensor named " + quote(name)).with_tensor(std::string(name));
   }
   return static_cast<uint32_t>(at - tensors_.begin());
 }

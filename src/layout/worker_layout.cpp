@@ -6,7 +6,9 @@
 
 #include "base/checked.h"
 #include "layout/disjoint.h"
+#include "layout/quote.h"
 #include "layout/strided.h"
+#include "layout/utf8.h"
 
 namespace wb {
 namespace {
@@ -15,12 +17,11 @@ namespace {
 constexpr int64_t kBudget = int64_t{1} << 25;
 constexpr uint64_t kMaxBufferBytes = uint64_t{1} << 62;
 
-std::string quoted(const std::string& name) { return "'" + name + "'"; }
-
 Status check_buffer(const BufferInfo& buffer) {
   const auto fault = [&](const std::string& what) {
-    return Status(Code::kInvalidArgument, "buffer " + quoted(buffer.name) + ": " + what);
+    return Status(Code::kInvalidArgument, "buffer " + quote(buffer.name) + ": " + what);
   };
+  if (!is_utf8(buffer.name)) return fault("its name is not valid UTF-8");
   const DTypeInfo* type = find_dtype(buffer.dtype);
   if (type == nullptr) return fault("unknown dtype");
   if (buffer.bytes > kMaxBufferBytes) return fault("larger than 2^62 bytes");
@@ -47,8 +48,8 @@ Status check_buffer(const BufferInfo& buffer) {
 Status piece_fault(const TensorTable& table, const WorkerLayout& layout, const Piece& piece,
                    const std::string& what) {
   const std::string& tensor = table[piece.tensor].name;
-  return Status(Code::kInvalidArgument, "buffer " + quoted(layout.buffers[piece.buffer].name) +
-                                            ": the piece of tensor " + quoted(tensor) + " " + what)
+  return Status(Code::kInvalidArgument, "buffer " + quote(layout.buffers[piece.buffer].name) +
+                                            ": the piece of tensor " + quote(tensor) + " " + what)
       .with_tensor(tensor);
 }
 
@@ -95,15 +96,18 @@ Result<StridedBytes> check_piece(const TensorTable& table, const WorkerLayout& l
 
 Status check_extra(const WorkerLayout& layout, const Extra& extra) {
   if (extra.buffer >= layout.buffers.size()) {
-    return Status(Code::kInvalidArgument, "extra " + quoted(extra.name) + " in buffer " +
+    return Status(Code::kInvalidArgument, "extra " + quote(extra.name) + " in buffer " +
                                               std::to_string(extra.buffer) + " of " +
                                               std::to_string(layout.buffers.size()));
   }
   const BufferInfo& buffer = layout.buffers[extra.buffer];
-  const std::string what = "buffer " + quoted(buffer.name) + ": extra " + quoted(extra.name);
+  const std::string what = "buffer " + quote(buffer.name) + ": extra " + quote(extra.name);
   if (extra.kind != ExtraKind::kUnmapped && extra.kind != ExtraKind::kZeroFill &&
       extra.kind != ExtraKind::kComputed) {
     return Status(Code::kInvalidArgument, what + " is of an unknown kind");
+  }
+  if (!is_utf8(extra.name)) {
+    return Status(Code::kInvalidArgument, what + ": its name is not valid UTF-8");
   }
   if (!range_inside(extra.offset, extra.bytes, buffer.bytes)) {
     return Status(Code::kInvalidArgument,
@@ -120,12 +124,12 @@ struct Write {
 };
 
 std::string describe(const TensorTable& table, const Write& write) {
-  if (write.piece != nullptr) return "tensor " + quoted(table[write.piece->tensor].name);
-  return "zero fill " + quoted(write.extra->name);
+  if (write.piece != nullptr) return "tensor " + quote(table[write.piece->tensor].name);
+  return "zero fill " + quote(write.extra->name);
 }
 
 Status too_irregular(const std::string& buffer) {
-  return Status(Code::kUnsupported, "buffer " + quoted(buffer) +
+  return Status(Code::kUnsupported, "buffer " + quote(buffer) +
                                         ": whether its pieces overlap cannot be decided in "
                                         "reasonable time; no framework strides like this");
 }
@@ -150,7 +154,7 @@ Status check_writes(const TensorTable& table, const WorkerLayout& layout, uint32
   if (!shared) return Status();
   const Write& first = writes[shared->first];
   const Write& second = writes[shared->second];
-  Status status(Code::kInvalidArgument, "buffer " + quoted(name) + ": byte " +
+  Status status(Code::kInvalidArgument, "buffer " + quote(name) + ": byte " +
                                             std::to_string(shared->byte) + " is written by " +
                                             describe(table, first) + " and by " +
                                             describe(table, second));
