@@ -1,0 +1,47 @@
+#include "transport/registry.h"
+
+#include "transport/local/domain.h"
+
+namespace wb {
+
+std::string_view transport_name(TransportKind kind) {
+  switch (kind) {
+    case TransportKind::kLocal:
+      return "local";
+    case TransportKind::kUcx:
+      return "ucx";
+    case TransportKind::kVerbs:
+      return "verbs";
+    case TransportKind::kFake:
+      return "fake";
+  }
+  return "unknown";
+}
+
+Result<std::unique_ptr<Domain>> make_domain(TransportKind kind, const DomainOptions& options) {
+  switch (kind) {
+    case TransportKind::kLocal:
+      return local::LocalDomain::make(options);
+    default:
+      return Status(Code::kUnsupported,
+                    "this build has no transport \"" + std::string(transport_name(kind)) + "\"");
+  }
+}
+
+Choice choose_transport(std::span<const Candidate> candidates) {
+  Choice choice;
+  for (const Candidate& candidate : candidates) {
+    const bool taken = candidate.reach.reachable && !choice.kind.has_value();
+    if (taken) choice.kind = candidate.kind;
+    if (!choice.reason.empty()) choice.reason += "; ";
+    choice.reason += std::string(transport_name(candidate.kind)) +
+                     (taken                       ? " (chosen): "
+                      : candidate.reach.reachable ? " (possible): "
+                                                  : " (not possible): ") +
+                     candidate.reach.reason;
+  }
+  if (candidates.empty()) choice.reason = "no transport is allowed";
+  return choice;
+}
+
+}  // namespace wb
