@@ -1,9 +1,7 @@
 #include "plan/lower.h"
 
-#include <algorithm>
 #include <array>
 #include <string>
-#include <tuple>
 
 namespace wb {
 namespace {
@@ -96,73 +94,6 @@ Axis take_rows(Shape* shape) {
   return rows;
 }
 
-auto by_address(const Run& run) {
-  return std::tie(run.remote_region, run.remote_offset, run.local_region, run.local_offset);
-}
-
-bool same_regions(const Run& a, const Run& b) {
-  return a.remote_region == b.remote_region && a.local_region == b.local_region;
-}
-
-bool same_pitch(const Run& a, const Run& b) {
-  return a.remote_pitch == b.remote_pitch && a.local_pitch == b.local_pitch;
-}
-
-// Rows that touch on both sides are one row.
-void flatten(Run* run) {
-  const auto length = static_cast<int64_t>(run->length);
-  if (run->count > 1 && run->remote_pitch == length && run->local_pitch == length) {
-    run->length *= run->count;
-    run->count = 1;
-  }
-  if (run->count == 1) run->remote_pitch = run->local_pitch = 0;
-}
-
-// b's rows go on where a's rows end.
-bool join_sideways(Run* a, const Run& b) {
-  if (!same_regions(*a, b) || a->count != b.count || !same_pitch(*a, b)) return false;
-  if (a->remote_offset + a->length != b.remote_offset) return false;
-  if (a->local_offset + a->length != b.local_offset) return false;
-  a->length += b.length;
-  flatten(a);
-  return true;
-}
-
-// b's rows follow a's at a's distance.
-bool join_below(Run* a, const Run& b) {
-  if (!same_regions(*a, b) || a->length != b.length) return false;
-  const auto remote = static_cast<int64_t>(b.remote_offset - a->remote_offset);
-  const auto local = static_cast<int64_t>(b.local_offset - a->local_offset);
-  Run joined = *a;
-  if (a->count == 1) {
-    joined.remote_pitch = remote;
-    joined.local_pitch = local;
-  }
-  const auto rows = static_cast<int64_t>(a->count);
-  if (remote != joined.remote_pitch * rows || local != joined.local_pitch * rows) return false;
-  if (b.count > 1 && !same_pitch(joined, b)) return false;
-  joined.count += b.count;
-  *a = joined;
-  flatten(a);
-  return true;
-}
-
-// One pass over neighbours. A joined run may have become the continuation of the one before it.
-template <typename Join>
-void join_neighbours(std::vector<Run>* runs, Join join) {
-  size_t kept = 0;
-  for (size_t i = 0; i < runs->size(); ++i) {
-    (*runs)[kept++] = (*runs)[i];
-    while (kept > 1 && join(&(*runs)[kept - 2], (*runs)[kept - 1])) --kept;
-  }
-  runs->resize(kept);
-}
-
-void sort_by_address(std::vector<Run>* runs) {
-  std::sort(runs->begin(), runs->end(),
-            [](const Run& a, const Run& b) { return by_address(a) < by_address(b); });
-}
-
 }  // namespace
 
 Status lower_share(const Share& share, uint32_t unit_bytes, const Placement& from,
@@ -212,22 +143,6 @@ Status lower_share(const Share& share, uint32_t unit_bytes, const Placement& fro
     }
     if (a < 0) return Status();
   }
-}
-
-void merge_runs(std::vector<Run>* runs) {
-  sort_by_address(runs);
-  join_neighbours(runs, join_sideways);
-  // Rows of one shape lie in local order even where remote order mixes them with others (the query
-  // rows of an interleaved qkv).
-  std::sort(runs->begin(), runs->end(), [](const Run& a, const Run& b) {
-    const auto key = [](const Run& r) {
-      return std::tie(r.remote_region, r.local_region, r.length, r.local_offset);
-    };
-    return key(a) < key(b);
-  });
-  join_neighbours(runs, join_below);
-  sort_by_address(runs);
-  join_neighbours(runs, join_sideways);
 }
 
 }  // namespace wb

@@ -1,4 +1,4 @@
-// Turns one share into runs of bytes, and joins runs that belong together.
+// Turns one share into runs of bytes.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,5 @@ inline constexpr uint64_t kMaxRuns = uint64_t{1} << 26;
 // kUnsupported when `runs` would grow beyond kMaxRuns.
 Status lower_share(const Share& share, uint32_t unit_bytes, const Placement& from,
                    const Placement& to, std::vector<Run>* runs);
-
-// Joins runs that continue each other on both sides and rows of equal length at equal distances.
-// The bytes moved stay the same. Sorted afterwards by remote, then by local address. No two runs
-// write the same byte.
-void merge_runs(std::vector<Run>* runs);
 
 }  // namespace wb

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "layout/dtype.h"
 #include "plan/lower.h"
+#include "plan/merge.h"
 #include "plan/overlap.h"
 
 namespace wb {
