@@ -12,6 +12,7 @@
 #include "control/peer.h"
 #include "control/store_client.h"
 #include "control/store_server.h"
+#include "layout/worker_layout.h"
 #include "memory/allocation.h"
 #include "observe/log.h"
 #include "transport/transport.h"

@@ -1,0 +1,122 @@
+#include "session/formation_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace wb {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kInterval{100};    // how long stop() may wait for a quiet watch
+constexpr milliseconds kStoreCall{2000};  // one read of the record
+constexpr milliseconds kRetryFirst{50};
+constexpr milliseconds kRetryMost{1000};
+
+}  // namespace
+
+FormationWatch::FormationWatch(std::shared_ptr<StoreClient> store, std::string job, Log log)
+    : store_(std::move(store)), job_(std::move(job)), log_(std::move(log)) {
+  thread_ = std::thread([this] { run(); });
+}
+
+FormationWatch::~FormationWatch() { stop(); }
+
+void FormationWatch::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::optional<Formation> FormationWatch::latest() const {
+  const std::lock_guard lock(mutex_);
+  return latest_;
+}
+
+Status FormationWatch::health() const {
+  const std::lock_guard lock(mutex_);
+  return health_;
+}
+
+bool FormationWatch::wait_newer(int64_t known, Deadline deadline) const {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline.when(),
+                      [&] { return stopping_ || (latest_ && latest_->revision > known); });
+  return latest_.has_value() && latest_->revision > known;
+}
+
+void FormationWatch::offer(const Formation& formation) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (latest_.has_value() && latest_->revision >= formation.revision) return;
+    latest_ = formation;
+    revision_.store(formation.revision, std::memory_order_release);
+  }
+  changed_.notify_all();
+}
+
+Status FormationWatch::refresh() {
+  auto formation = read_formation(*store_, job_, Deadline::after(kStoreCall));
+  if (formation.ok()) {
+    offer(*formation);
+    return Status();
+  }
+  // No trainer has joined yet: the store is well.
+  if (formation.status().code() == Code::kNotFound) return Status();
+  return formation.status();
+}
+
+void FormationWatch::set_health(Status status) {
+  const std::lock_guard lock(mutex_);
+  health_ = std::move(status);
+}
+
+bool FormationWatch::pause(milliseconds span) {
+  std::unique_lock lock(mutex_);
+  return !changed_.wait_for(lock, span, [&] { return stopping_.load(); });
+}
+
+// One life of a watch: ends with the error that ended it, or with ok when it must be made anew or
+// the object stops.
+Status FormationWatch::follow() {
+  // The watch is made before the record is read, so that no change falls between the two.
+  WB_ASSIGN_OR_RETURN(auto watch,
+                      store_->watch(formation_key(job_), 0, Deadline::after(kStoreCall)));
+  WB_RETURN_IF_ERROR(refresh());
+  set_health(Status());
+  while (!stopping_) {
+    const auto events = watch->next(Deadline::after(kInterval));
+    if (events.ok()) {
+      WB_RETURN_IF_ERROR(refresh());
+      continue;
+    }
+    if (events.status().code() == Code::kDeadline) continue;
+    if (events.status().code() == Code::kMismatch) return Status();  // compacted
+    return events.status();
+  }
+  return Status();
+}
+
+void FormationWatch::run() {
+  milliseconds retry = kRetryFirst;
+  while (!stopping_) {
+    const auto begun = Deadline::Clock::now();
+    const Status status = follow();
+    if (stopping_) return;
+    if (status.ok()) continue;
+    if (health().ok()) {
+      log_.write(LogLevel::kWarn, "session",
+                 "the store does not answer; a new set of trainer ranks would not be noticed",
+                 {{"error", status.to_string()}});
+    }
+    set_health(status);
+    if (Deadline::Clock::now() - begun > kRetryMost) retry = kRetryFirst;
+    if (!pause(retry)) return;
+    retry = std::min(2 * retry, kRetryMost);
+  }
+}
+
+}  // namespace wb

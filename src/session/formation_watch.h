@@ -1,0 +1,60 @@
+// Follows the formation record from a thread of its own, so that publish() and pull() learn of a
+// new set of trainer ranks without asking the store.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/deadline.h"
+#include "base/status.h"
+#include "control/membership.h"
+#include "control/store_client.h"
+#include "observe/log.h"
+
+namespace wb {
+
+class FormationWatch {
+ public:
+  FormationWatch(std::shared_ptr<StoreClient> store, std::string job, Log log);
+  ~FormationWatch();  // stop()
+  FormationWatch(const FormationWatch&) = delete;
+  FormationWatch& operator=(const FormationWatch&) = delete;
+
+  // mod_revision of the newest record known, 0 before the first: one atomic load.
+  int64_t revision() const { return revision_.load(std::memory_order_acquire); }
+  std::optional<Formation> latest() const;
+  // Why the store could not be asked the last time; ok while it answers.
+  Status health() const;
+  // Returns when the record is newer than `known`, or at the deadline (false).
+  bool wait_newer(int64_t known, Deadline deadline) const;
+  // Takes a record that the caller read itself, so that it is never behind what it knows.
+  void offer(const Formation& formation);
+  // Ends the thread: within its polling interval of a tenth of a second plus one store call.
+  void stop();
+
+ private:
+  void run();
+  Status follow();
+  Status refresh();
+  void set_health(Status status);
+  bool pause(std::chrono::milliseconds span);  // false when stopping
+
+  const std::shared_ptr<StoreClient> store_;
+  const std::string job_;
+  const Log log_;
+  std::atomic<int64_t> revision_ = 0;
+  std::atomic<bool> stopping_ = false;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::optional<Formation> latest_;
+  Status health_;
+  std::thread thread_;
+};
+
+}  // namespace wb

@@ -1,0 +1,166 @@
+#include "session/job.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "control/membership.h"
+#include "session/job_internal.h"
+#include "transport/registry.h"
+
+namespace wb {
+namespace {
+
+constexpr std::string_view kEmbed = "embed:";
+
+struct HostPort {
+  std::string host;
+  uint16_t port = 0;
+};
+
+Result<HostPort> parse_host_port(std::string_view text) {
+  const auto bad = [&] {
+    std::string sentence(text);
+    sentence += " is not HOST:PORT with a port of 0 to 65535";
+    return Status(Code::kInvalidArgument, std::move(sentence));
+  };
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return bad();
+  const std::string_view digits = text.substr(colon + 1);
+  HostPort out{std::string(text.substr(0, colon)), 0};
+  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), out.port);
+  if (digits.empty() || error != std::errc() || end != digits.end()) return bad();
+  return out;
+}
+
+std::vector<std::string> split_commas(std::string_view text) {
+  std::vector<std::string> out;
+  while (true) {
+    const size_t comma = text.find(',');
+    out.emplace_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return out;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+class JobImpl final : public JobInternal {
+ public:
+  explicit JobImpl(JobOptions options) : options_(std::move(options)) {}
+
+  Status open_store(Deadline deadline) {
+    StoreOptions store;
+    store.token = options_.token;
+    store.user = options_.etcd_user;
+    store.password = options_.etcd_password;
+    store.ca_file = options_.ca_file;
+    if (std::string_view(options_.store).substr(0, kEmbed.size()) == kEmbed) {
+      WB_ASSIGN_OR_RETURN(const HostPort where,
+                          parse_host_port(std::string_view(options_.store).substr(kEmbed.size())));
+      StoreServerOptions server;
+      server.host = where.host;
+      server.port = where.port;
+      server.token = options_.token;
+      WB_ASSIGN_OR_RETURN(server_, StoreServer::listen(server));
+      store_url_ = server_->endpoint();
+      store.endpoints = {store_url_};
+    } else {
+      store_url_ = options_.store;
+      store.endpoints = split_commas(options_.store);
+    }
+    WB_ASSIGN_OR_RETURN(store_, StoreClient::connect(std::move(store), deadline));
+    return Status();
+  }
+
+  Status open_transports() {
+    // What the caller names must be there; of the default set, what the machine has.
+    const bool named = !options_.transports.empty();
+    const std::vector<TransportKind> kinds =
+        named ? options_.transports
+              : std::vector<TransportKind>{TransportKind::kLocal, TransportKind::kUcx};
+    DomainOptions domain_options;
+    domain_options.log = options_.log;
+    for (size_t i = 0; i < kinds.size(); ++i) {
+      if (std::count(kinds.begin(), kinds.end(), kinds[i]) != 1) {
+        return Status(Code::kInvalidArgument,
+                      "transport '" + std::string(transport_name(kinds[i])) + "' is named twice");
+      }
+      auto domain = make_domain(kinds[i], domain_options);
+      if (domain.ok()) {
+        domains_.push_back(std::move(domain).value());
+        continue;
+      }
+      if (named) {
+        return domain.status().prefixed("transport '" + std::string(transport_name(kinds[i])) +
+                                        "': ");
+      }
+      missing_.push_back({kinds[i], domain.status().to_string()});
+      options_.log.write(LogLevel::kInfo, "session", "a transport of the default set is left out",
+                         {{"transport", std::string(transport_name(kinds[i]))},
+                          {"reason", missing_.back().reason}});
+    }
+    return Status();
+  }
+
+  void take_transports(std::vector<std::unique_ptr<Domain>> domains) {
+    domains_ = std::move(domains);
+  }
+
+  const JobOptions& options() const override { return options_; }
+  const std::shared_ptr<StoreClient>& store() const override { return store_; }
+  std::string store_url() const override { return store_url_; }
+  std::span<const std::unique_ptr<Domain>> domains() const override { return domains_; }
+  std::span<const MissingTransport> missing() const override { return missing_; }
+
+  Status close(Deadline deadline) override {
+    if (server_ == nullptr) return Status();
+    return server_->close(deadline);
+  }
+
+ private:
+  JobOptions options_;
+  std::string store_url_;
+  std::unique_ptr<StoreServer> server_;
+  std::shared_ptr<StoreClient> store_;
+  std::vector<std::unique_ptr<Domain>> domains_;
+  std::vector<MissingTransport> missing_;
+};
+
+Result<std::shared_ptr<JobImpl>> new_job(JobOptions options, Deadline deadline) {
+  WB_RETURN_IF_ERROR(check_job_name(options.name));
+  if (options.token.empty()) {
+    return Status(Code::kInvalidArgument,
+                  "a job needs a token: it is what its workers know each other by");
+  }
+  if (options.store.empty()) {
+    return Status(Code::kInvalidArgument,
+                  "a job needs a store: embed:HOST:PORT in one process, its URL in the others");
+  }
+  auto job = std::make_shared<JobImpl>(std::move(options));
+  WB_RETURN_IF_ERROR(job->open_store(deadline));
+  return job;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Job>> Job::open(JobOptions options, Deadline deadline) {
+  WB_ASSIGN_OR_RETURN(auto job, new_job(std::move(options), deadline));
+  WB_RETURN_IF_ERROR(job->open_transports());
+  return std::shared_ptr<Job>(std::move(job));
+}
+
+Result<std::shared_ptr<Job>> open_job_over(JobOptions options,
+                                           std::vector<std::unique_ptr<Domain>> domains,
+                                           Deadline deadline) {
+  WB_ASSIGN_OR_RETURN(auto job, new_job(std::move(options), deadline));
+  job->take_transports(std::move(domains));
+  return std::shared_ptr<Job>(std::move(job));
+}
+
+Result<std::shared_ptr<JobInternal>> internal(std::shared_ptr<Job> job) {
+  auto out = std::dynamic_pointer_cast<JobInternal>(std::move(job));
+  if (out == nullptr) return Status(Code::kInvalidArgument, "not a job made by Job::open");
+  return out;
+}
+
+}  // namespace wb

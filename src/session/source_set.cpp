@@ -1,0 +1,156 @@
+#include "session/source_set.h"
+
+#include <algorithm>
+#include <set>
+
+#include "plan/proof.h"
+
+namespace wb {
+namespace {
+
+constexpr size_t kPlansKept = 4;  // the whole set, and what was left after losses
+
+// Another try cannot change it, and the caller should read the reason itself.
+bool final_reason(Code code) {
+  return code == Code::kUnsupported || code == Code::kPermission ||
+         code == Code::kInvalidArgument || code == Code::kNoMemory;
+}
+
+PlanWorker as_source(const SourcePeer& peer) {
+  return {peer.record.worker, &peer.manifest->layout, peer.manifest->placement,
+          peer.manifest->region_bytes};
+}
+
+}  // namespace
+
+SourceSet::SourceSet(SourceSetInputs inputs)
+    : in_(std::move(inputs)),
+      roster_(in_.job->store(), in_.job->options().name, in_.job->options().token) {}
+
+Result<std::shared_ptr<const ProvedPlan>> SourceSet::plan_over(
+    const std::vector<SourcePeer>& peers) {
+  std::vector<Digest> from;
+  for (const SourcePeer& peer : peers) from.push_back(peer.record.manifest);
+  for (const auto& plan : plans_)
+    if (plan->from == from) return plan;
+
+  const PlanWorker receiver{in_.receiver, in_.layout, in_.target->placement,
+                            in_.target->region_bytes};
+  std::vector<PlanWorker> sources;
+  for (const SourcePeer& peer : peers) sources.push_back(as_source(peer));
+  auto proved = std::make_shared<ProvedPlan>();
+  proved->from = std::move(from);
+  WB_ASSIGN_OR_RETURN(proved->plan, make_plan(*in_.table, receiver, in_.index, sources));
+  WB_RETURN_IF_ERROR(prove_plan(*in_.table, receiver, sources, proved->plan));
+  WB_ASSIGN_OR_RETURN(proved->installs, install_runs(*in_.layout, *in_.target, proved->plan));
+  proved->id = next_plan_++;
+  if (plans_.size() == kPlansKept) plans_.erase(plans_.begin());
+  plans_.push_back(proved);
+  return std::shared_ptr<const ProvedPlan>(std::move(proved));
+}
+
+Status SourceSet::connect(const std::vector<SourcePeer>& peers, uint32_t* failed,
+                          Deadline deadline) {
+  lanes_.clear();
+  const auto add = [&](uint32_t source, const ReadList& list) -> Status {
+    *failed = source;
+    const SourcePeer& peer = peers[source];
+    auto& link = links_[peer.record.incarnation];
+    if (link != nullptr && !link->alive().ok()) link.reset();
+    if (link == nullptr) {
+      WB_ASSIGN_OR_RETURN(link,
+                          SourceLink::open(*in_.job, peer, in_.local, in_.unusable, deadline));
+    }
+    WB_RETURN_IF_ERROR(link->bind(list, plan_->id));
+    Lane lane;
+    lane.link = link.get();
+    lane.list = &list;
+    lane.expected = {generation_, peer.manifest->mapping_digest, peer.record.incarnation};
+    lanes_.push_back(lane);
+    return Status();
+  };
+  for (const ReadList& list : plan_->plan.lists) WB_RETURN_IF_ERROR(add(list.source, list));
+  // A receiver that needs no byte still pulls a version: the first source tells which.
+  if (lanes_.empty() && !peers.empty()) WB_RETURN_IF_ERROR(add(0, nothing_));
+  return Status();
+}
+
+Status SourceSet::not_covered(const Status& why) const {
+  if (missing_.empty()) return why;
+  const MissingPeer& first = missing_.front();
+  std::string sentence = first.reason.message();
+  if (missing_.size() > 1)
+    sentence += " (and " + std::to_string(missing_.size() - 1) + " more sources)";
+  sentence += "; the others do not hold all bytes: " + why.message();
+  const Code code = final_reason(first.reason.code()) ? first.reason.code() : Code::kPeerLost;
+  return Status(code, std::move(sentence))
+      .with_peer("trainer-" + std::to_string(first.rank))
+      .with_tensor(why.facts().tensor)
+      .with_errno(first.reason.facts().sys_errno)
+      .with_vendor(first.reason.facts().vendor);
+}
+
+Status SourceSet::assemble(const Formation& formation, const Lost& lost, PullTrace* trace,
+                           StepScope* discovery, Deadline deadline) {
+  revision_ = 0;
+  lanes_.clear();
+  WB_ASSIGN_OR_RETURN(RosterResult roster, roster_.look_up(formation, *in_.table, deadline));
+  discovery->end();
+
+  const std::set<Digest> members(formation.members.begin(), formation.members.end());
+  std::erase_if(links_, [&](const auto& link) { return !members.contains(link.first); });
+  generation_ = formation.generation;
+  missing_ = std::move(roster.missing);
+  std::vector<SourcePeer> peers;
+  for (SourcePeer& peer : roster.peers) {
+    const auto it = lost.find(peer.record.incarnation);
+    if (it == lost.end()) {
+      peers.push_back(std::move(peer));
+    } else {
+      missing_.push_back({peer.record.rank, peer.record.incarnation, it->second});
+    }
+  }
+  while (true) {
+    {
+      const StepScope step(trace, PullStep::kPlan);
+      auto plan = plan_over(peers);
+      if (!plan.ok()) {
+        if (plan.status().code() != Code::kNotCovered) return plan.status();
+        return not_covered(plan.status());
+      }
+      plan_ = std::move(plan).value();
+    }
+    const StepScope step(trace, PullStep::kConnect);
+    uint32_t failed = 0;
+    const Status connected = connect(peers, &failed, deadline);
+    if (connected.ok()) break;
+    links_.erase(peers[failed].record.incarnation);
+    missing_.push_back({peers[failed].record.rank, peers[failed].record.incarnation, connected});
+    peers.erase(peers.begin() + failed);
+  }
+  if (lanes_.empty())
+    return not_covered(Status(Code::kNotCovered, "no source is left to tell the version"));
+  revision_ = formation.revision;
+  return Status();
+}
+
+bool SourceSet::current(const Formation& formation) {
+  if (revision_ == 0 || generation_ != formation.generation || !missing_.empty()) return false;
+  revision_ = formation.revision;  // another revision of the same generation has the same members
+  return std::all_of(lanes_.begin(), lanes_.end(),
+                     [](const Lane& lane) { return lane.link->alive().ok(); });
+}
+
+void SourceSet::drop(const Digest& incarnation) {
+  lanes_.clear();
+  links_.erase(incarnation);
+  revision_ = 0;
+}
+
+void SourceSet::clear() {
+  lanes_.clear();
+  links_.clear();
+  revision_ = 0;
+}
+
+}  // namespace wb
