@@ -1,0 +1,367 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "base/hash.h"
+#include "cli/children.h"
+#include "cli/commands.h"
+#include "cli/demo_results.h"
+#include "cli/exit_code.h"
+#include "cli/rank.h"
+#include "cli/steps.h"
+#include "cli/token.h"
+#include "control/peer.h"
+#include "control/store_server.h"
+#include "layout/rules.h"
+#include "layout/safetensors.h"
+
+namespace wb::cli {
+namespace {
+
+constexpr uint32_t kMostRanks = 512;
+
+struct DemoOptions : DemoSettings {
+  std::string store = "embed:127.0.0.1:0";
+  std::string token_file;
+  std::string json_file;
+  bool verbose = false;
+};
+
+// A folder of this run, removed with it.
+class PrivateFolder {
+ public:
+  Status make() {
+    std::error_code error;
+    std::string name =
+        (std::filesystem::temp_directory_path(error) / "weightbridge-XXXXXX").string();
+    if (error) return Status(Code::kIo, "there is no folder for temporary files");
+    if (::mkdtemp(name.data()) == nullptr) return errno_status(errno, "making the folder " + name);
+    path_ = name;
+    return {};
+  }
+  ~PrivateFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// What a run ended with: an exit code, and what to say when it is not 0.
+struct Outcome {
+  int exit = kExitOk;
+  std::string failure;
+};
+
+class Demo {
+ public:
+  Demo(const DemoOptions& options, Children children)
+      : options_(options), children_(std::move(children)), results_(options) {}
+
+  // An error before any rank was started.
+  Status prepare() {
+    WB_RETURN_IF_ERROR(check_layouts());
+    WB_RETURN_IF_ERROR(open_store());
+    std::printf("%s: %s -> %s, %s, %lu versions; %u + %u processes, store at %s\n",
+                printable(options_.model).c_str(), options_.trainer.c_str(),
+                options_.rollout.c_str(), options_.in_place() ? "in place" : "snapshots",
+                static_cast<unsigned long>(options_.versions), options_.trainers,
+                options_.receivers, url_.c_str());
+    std::fflush(stdout);
+    return {};
+  }
+
+  Outcome run() {
+    Status started = start();
+    Outcome outcome =
+        started.ok() ? watch() : Outcome{exit_code(started.code()), started.to_string()};
+    children_.end_all();
+    if (store_ != nullptr) {
+      const Status closed = store_->close(Deadline::after(std::chrono::seconds(5)));
+      if (outcome.exit == kExitOk && !closed.ok())
+        outcome = {exit_code(closed.code()), closed.to_string()};
+    } else {
+      forget_steps();
+    }
+    if (outcome.exit == kExitOk) {
+      if (const std::string fault = results_.fault(); !fault.empty()) outcome = {kExitWrong, fault};
+    }
+    return outcome;
+  }
+
+  const DemoResults& results() const { return results_; }
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  // Every layout that this job will use, so that what a framework refuses is said before any
+  // process is started.
+  Status check_layouts() {
+    if (options_.versions == 0) return Status(Code::kInvalidArgument, "--versions starts at 1");
+    WB_RETURN_IF_ERROR(parse_transport(options_.transport).status());
+    WB_ASSIGN_OR_RETURN(const Spec trainer, parse_spec(options_.trainer));
+    WB_ASSIGN_OR_RETURN(const Spec rollout, parse_spec(options_.rollout));
+    options_.trainers = trainer.world();
+    options_.receivers = rollout.world();
+    if (options_.trainers + options_.receivers > kMostRanks) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{} + {} ranks; the demo starts at most {} processes",
+                                options_.trainers, options_.receivers, kMostRanks));
+    }
+    WB_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(options_.model));
+    WB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, open_checkpoint(options_.model));
+    for (const Spec* spec : {&trainer, &rollout}) {
+      for (uint32_t rank = 0; rank < spec->world(); ++rank) {
+        WB_RETURN_IF_ERROR(lay_out(*spec, config, checkpoint.table, rank).status());
+      }
+    }
+    return {};
+  }
+
+  Status open_store() {
+    WB_RETURN_IF_ERROR(folder_.make());
+    token_file_ = options_.token_file;
+    if (token_file_.empty()) {
+      token_file_ = (folder_.path() / "token").string();
+      WB_RETURN_IF_ERROR(create_token_file(token_file_));
+    }
+    WB_ASSIGN_OR_RETURN(token_, read_token_file(token_file_));
+    constexpr std::string_view kEmbed = "embed:";
+    url_ = options_.store;
+    if (url_.rfind(kEmbed, 0) != 0) return {};
+    const std::string address = url_.substr(kEmbed.size());
+    const size_t colon = address.rfind(':');
+    StoreServerOptions server;
+    const char* end = address.data() + address.size();
+    const auto parsed = colon == std::string::npos
+                            ? std::from_chars_result{end, std::errc::invalid_argument}
+                            : std::from_chars(address.data() + colon + 1, end, server.port);
+    if (colon == 0 || parsed.ec != std::errc() || parsed.ptr != end) {
+      return Status(Code::kInvalidArgument,
+                    "--store is embed:HOST:PORT or http(s)://HOST:PORT, not \"" + url_ + "\"");
+    }
+    server.host = address.substr(0, colon);
+    server.token = token_;
+    WB_ASSIGN_OR_RETURN(store_, StoreServer::listen(server));
+    url_ = store_->endpoint();
+    return {};
+  }
+
+  // Another's store outlives this run, so the run's keys are taken out of it. Best effort: the keys
+  // belong to a job name that is never used again.
+  void forget_steps() {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(5));
+    StoreOptions store;
+    store.endpoints = {url_};
+    store.token = token_;
+    auto client = StoreClient::connect(store, deadline);
+    Status forgotten = client.status();
+    if (client.ok()) forgotten = Steps(std::move(client).value(), job_).forget(deadline);
+    if (!forgotten.ok()) {
+      std::fprintf(stderr, "weightbridge demo: could not tidy the store: %s\n",
+                   printable(forgotten.to_string()).c_str());
+    }
+  }
+
+  std::vector<std::string> common(const char* command, const std::string& spec,
+                                  uint32_t rank) const {
+    const char* side = std::string_view(command) == "publish" ? "--trainer" : "--rollout";
+    return {command,
+            "--model",
+            options_.model,
+            side,
+            spec,
+            "--rank",
+            std::to_string(rank),
+            "--store",
+            url_,
+            "--token-file",
+            token_file_,
+            "--job",
+            job_,
+            "--transport",
+            options_.transport,
+            "--timeout",
+            fmt::format("{}", options_.timeout),
+            "--receivers",
+            std::to_string(options_.receivers),
+            "--overlap",
+            std::to_string(options_.overlap()),
+            "--json"};
+  }
+
+  Status start() {
+    for (uint32_t rank = 0; rank < options_.trainers; ++rank) {
+      auto words = common("publish", options_.trainer, rank);
+      words.insert(words.end(), {"--mode", options_.mode, "--memory", options_.memory, "--versions",
+                                 std::to_string(options_.published())});
+      WB_RETURN_IF_ERROR(children_.spawn(fmt::format("trainer-{}", rank), words).status());
+    }
+    for (uint32_t rank = 0; rank < options_.receivers; ++rank) {
+      auto words = common("pull", options_.rollout, rank);
+      // In place a version can be gone before it is read, so a receiver takes what is newest.
+      words.insert(words.end(), {options_.in_place() ? "--at-least" : "--exactly", "1", "--pulls",
+                                 std::to_string(options_.published()), "--trainers",
+                                 std::to_string(options_.trainers), "--verify"});
+      WB_RETURN_IF_ERROR(children_.spawn(fmt::format("rollout-{}", rank), words).status());
+    }
+    return {};
+  }
+
+  Outcome watch() {
+    // Each wait of a rank ends within the timeout, and a rank says something after each wait.
+    const auto patience = std::chrono::duration_cast<Deadline::Clock::duration>(
+        std::chrono::duration<double>(2 * options_.timeout + 30));
+    while (children_.running() != 0) {
+      auto event = children_.next(Deadline::after(patience));
+      if (!event.ok()) return {exit_code(event.status().code()), event.status().to_string()};
+      switch (event->kind) {
+        case ChildEvent::Kind::kInterrupted:
+          return {kExitInterrupted, "interrupted; all ranks have been ended"};
+        case ChildEvent::Kind::kLine:
+          progress(results_.add(event->line));
+          break;
+        case ChildEvent::Kind::kErrorLine:
+          if (options_.verbose) {
+            std::fprintf(stderr, "%s: %s\n", children_.name(event->child).c_str(),
+                         printable(event->line).c_str());
+          }
+          break;
+        case ChildEvent::Kind::kExited:
+          // Wrong bytes are judged from the reports, when all receivers have told theirs.
+          if (event->exit_signal == 0 &&
+              (event->exit_code == kExitOk || event->exit_code == kExitWrong)) {
+            break;
+          }
+          return {kExitRank, obituary(*event)};
+      }
+    }
+    // Lines that were read together with the last exits.
+    for (;;) {
+      auto event = children_.next(Deadline::after(std::chrono::seconds(0)));
+      if (!event.ok()) break;
+      if (event->kind == ChildEvent::Kind::kLine) progress(results_.add(event->line));
+      if (event->kind == ChildEvent::Kind::kExited &&
+          (event->exit_signal != 0 || event->exit_code > kExitWrong || event->exit_code < 0)) {
+        return {kExitRank, obituary(*event)};
+      }
+    }
+    return {};
+  }
+
+  std::string obituary(const ChildEvent& event) const {
+    const std::string words = children_.last_words(event.child);
+    return fmt::format("{} ended {}{}", children_.name(event.child),
+                       event.exit_signal != 0 ? fmt::format("by signal {}", event.exit_signal)
+                                              : fmt::format("with exit code {}", event.exit_code),
+                       words.empty() ? ", and said nothing" : "; its last words: " + words);
+  }
+
+  void progress(const std::string& text) const {
+    if (text.empty()) return;
+    std::printf("[%6.2f s] %s\n", seconds(), text.c_str());
+    std::fflush(stdout);
+  }
+
+  DemoOptions options_;
+  Children children_;
+  DemoResults results_;
+  PrivateFolder folder_;
+  std::unique_ptr<StoreServer> store_;
+  std::string token_file_, token_, url_;
+  const std::string job_ = "demo-" + random_id().hex().substr(0, 12);
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+Status write_json(const std::string& path, const nlohmann::json& value) {
+  std::ofstream file(path, std::ios::trunc);
+  file << value.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+  file.close();
+  if (!file) return Status(Code::kIo, "writing " + path + " failed");
+  return {};
+}
+
+int run_demo(const DemoOptions& options) {
+  auto children = Children::make();
+  if (!children.ok()) return fail("demo", children.status());
+  Demo demo(options, std::move(children).value());
+  if (const Status ready = demo.prepare(); !ready.ok()) return fail("demo", ready);
+  Outcome outcome = demo.run();
+  std::fputs(printable_lines(demo.results().text(outcome.failure)).c_str(), stdout);
+  std::fflush(stdout);
+  if (!options.json_file.empty()) {
+    const Status written =
+        write_json(options.json_file, demo.results().to_json(outcome.failure, demo.seconds()));
+    if (!written.ok()) return fail("demo", written);
+  }
+  if (outcome.exit != kExitOk) {
+    std::fprintf(stderr, "weightbridge demo: %s\n", printable(outcome.failure).c_str());
+  }
+  return outcome.exit;
+}
+
+}  // namespace
+
+void add_demo(CLI::App& app, int* exit) {
+  auto options = std::make_shared<DemoOptions>();
+  CLI::App* command = app.add_subcommand(
+      "demo", "Move a model between processes of two layouts and verify every byte");
+  command->footer(
+      "Examples:\n"
+      "  weightbridge demo --model DIR --trainer megatron:tp=2 --rollout vllm:tp=4\n"
+      "  weightbridge demo --model DIR --trainer fsdp:shards=3 --rollout vllm:tp=4 --mode snapshot "
+      "\\\n      --transport ucx --json result.json\n"
+      "Each rank is a process of its own that knows only the store, the token and its rank. "
+      "Between\n"
+      "versions every element of every weight changes; each receiver overwrites its memory before "
+      "a\n"
+      "pull and compares every byte after it with an expectation that is worked out from the\n"
+      "checkpoint file without the library.");
+  command->add_option("--model", options->model, "Folder with the checkpoint and its config.json")
+      ->required();
+  command->add_option("--trainer", options->trainer, "SPEC of the trainers, e.g. megatron:tp=2")
+      ->required();
+  command->add_option("--rollout", options->rollout, "SPEC of the receivers, e.g. vllm:tp=4")
+      ->required();
+  command->add_option("--versions", options->versions, "Versions that each receiver pulls")
+      ->capture_default_str();
+  command
+      ->add_option("--mode", options->mode,
+                   "inplace (one read of each receiver is torn on purpose) or snapshot")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"inplace", "snapshot"}));
+  command->add_option("--transport", options->transport, "auto, local or ucx")
+      ->capture_default_str();
+  command
+      ->add_option("--memory", options->memory,
+                   "Where the trainers' weights lie: shared (can be mapped), host or caller")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"shared", "host", "caller"}));
+  command
+      ->add_option("--store", options->store,
+                   "embed:HOST:PORT, or the URL of a store that runs already")
+      ->capture_default_str();
+  command->add_option("--token-file", options->token_file,
+                      "File with the job's token (default: a new one for this run)");
+  command->add_option("--timeout", options->timeout, "Seconds until a single wait is given up")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--json", options->json_file, "Write all results to this file");
+  command->add_flag("--verbose", options->verbose, "Show what the ranks write to stderr");
+  command->callback([options, exit] { *exit = run_demo(*options); });
+}
+
+}  // namespace wb::cli

@@ -1,0 +1,85 @@
+#include "cli/dump.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "layout/safetensors.h"
+
+namespace wb::cli {
+namespace {
+
+// A temporary file beside the target; gone unless it was moved there.
+class Draft {
+ public:
+  static Result<Draft> create(const std::filesystem::path& target) {
+    std::string name = target.string() + ".XXXXXX";
+    const int fd = ::mkostemp(name.data(), O_CLOEXEC);
+    if (fd < 0) return errno_status(errno, "creating a file beside " + target.string());
+    return Draft(fd, std::move(name));
+  }
+  Draft(Draft&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), name_(std::exchange(other.name_, {})) {}
+  Draft& operator=(Draft&&) = delete;
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+  ~Draft() {
+    if (fd_ >= 0) ::close(fd_);
+    if (!name_.empty()) ::unlink(name_.c_str());
+  }
+
+  Status write(const void* data, uint64_t bytes) {
+    const auto* at = static_cast<const char*>(data);
+    while (bytes != 0) {
+      const ssize_t n = ::write(fd_, at, static_cast<size_t>(std::min<uint64_t>(bytes, 1u << 30)));
+      if (n < 0) {
+        if (errno == EINTR) continue;
+        return errno_status(errno, "writing " + name_);
+      }
+      at += n;
+      bytes -= static_cast<uint64_t>(n);
+    }
+    return {};
+  }
+
+  Status move_to(const std::filesystem::path& target) {
+    // Late write errors of a full disk or a network file system show up here.
+    if (::fsync(fd_) != 0) return errno_status(errno, "writing " + target.string());
+    if (::close(std::exchange(fd_, -1)) != 0) {
+      return errno_status(errno, "closing " + target.string());
+    }
+    if (::rename(name_.c_str(), target.c_str()) != 0) {
+      return errno_status(errno, "renaming " + name_ + " to " + target.string());
+    }
+    name_.clear();
+    return {};
+  }
+
+ private:
+  Draft(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+  int fd_;
+  std::string name_;
+};
+
+}  // namespace
+
+Status dump_safetensors(const std::filesystem::path& path, const WorkerLayout& layout,
+                        std::span<std::byte* const> buffers) {
+  std::vector<TensorInfo> tensors;
+  for (const BufferInfo& buffer : layout.buffers) {
+    tensors.push_back({buffer.name, buffer.dtype, buffer.shape});
+  }
+  WB_ASSIGN_OR_RETURN(Draft draft, Draft::create(path));
+  const std::string header = make_safetensors_header(tensors);
+  WB_RETURN_IF_ERROR(draft.write(header.data(), header.size()));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    WB_RETURN_IF_ERROR(draft.write(buffers[i], tensors[i].bytes()));
+  }
+  return draft.move_to(path);
+}
+
+}  // namespace wb::cli
