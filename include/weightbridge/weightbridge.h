@@ -251,7 +251,7 @@ typedef struct wb_piece {
   size_t struct_size;
   const char* tensor;    /* name in the table */
   uint32_t buffer;       /* index given by wb_layout_add_buffer() */
-  uint32_t rank;         /* of the tensor */
+  uint32_t rank;         /* of the tensor: entries in each array; ignored when all are NULL */
   const int64_t* start;  /* first coordinate per dimension; NULL: the whole tensor */
   const int64_t* count;  /* coordinates per dimension, at least 1 each */
   const int64_t* step;   /* distance of neighbouring coordinates; NULL: 1 each */
@@ -289,6 +289,11 @@ WB_API wb_code wb_layout_add_buffer(wb_layout* layout, const wb_buffer* buffer,
 
 /* WB_NOT_FOUND for an unknown tensor; WB_UNSUPPORTED for a sub-byte range that is not on a byte. */
 WB_API wb_code wb_layout_add_piece(wb_layout* layout, const wb_piece* piece) WB_NOEXCEPT;
+
+/* A buffer that holds the whole of `tensor` under the tensor's own name, dense and row-major: the
+ * two calls above in one. `data` and `bytes` as in wb_buffer. */
+WB_API wb_code wb_layout_add_tensor(wb_layout* layout, const char* tensor, void* data,
+                                    uint64_t bytes, uint32_t* index) WB_NOEXCEPT;
 
 /* Names `bytes` bytes at byte `offset` of buffer `buffer` that no piece covers. */
 WB_API wb_code wb_layout_add_extra(wb_layout* layout, uint32_t buffer, uint64_t offset,

@@ -54,8 +54,10 @@ Result<TensorInfo> tensor_info(const char* name, wb_dtype dtype, uint32_t rank,
     return Status(Code::kInvalidArgument, info.name + ": rank " + std::to_string(rank) +
                                               " exceeds " + std::to_string(kMaxRank));
   }
-  if (rank != 0) WB_RETURN_IF_ERROR(not_null(shape, "shape"));
-  info.shape.assign(shape, shape + rank);
+  if (rank != 0) {
+    WB_RETURN_IF_ERROR(not_null(shape, "shape"));
+    info.shape.assign(shape, shape + rank);
+  }
   return info;
 }
 
@@ -96,6 +98,25 @@ Result<uint32_t> LayoutObject::add_buffer(const wb_buffer& buffer) {
   }
   layout_.buffers.push_back(std::move(info));
   return *index;
+}
+
+Result<uint32_t> LayoutObject::add_tensor(const char* tensor, void* data, uint64_t bytes) {
+  WB_ASSIGN_OR_RETURN(const uint32_t index, table_->table.find(tensor));
+  const TensorInfo& info = table_->table[index];
+  wb_buffer buffer{};
+  buffer.name = info.name.c_str();
+  buffer.dtype = static_cast<wb_dtype>(info.dtype);
+  buffer.rank = static_cast<uint32_t>(info.shape.size());
+  buffer.shape = info.shape.data();
+  buffer.data = data;
+  buffer.bytes = bytes;
+  WB_ASSIGN_OR_RETURN(const uint32_t added, add_buffer(buffer));
+  wb_piece piece{};
+  piece.tensor = info.name.c_str();
+  piece.buffer = added;
+  // Cannot fail but for memory: the tensor is in the table and the whole of it in the buffer.
+  WB_RETURN_IF_ERROR(add_piece(piece));
+  return added;
 }
 
 Status LayoutObject::add_piece(const wb_piece& piece) {

@@ -37,6 +37,7 @@ class LayoutObject {
   LayoutObject(std::shared_ptr<const TableObject> table, WorkerLayout layout);
 
   Result<uint32_t> add_buffer(const wb_buffer& buffer);
+  Result<uint32_t> add_tensor(const char* tensor, void* data, uint64_t bytes);
   Status add_piece(const wb_piece& piece);
   Status add_extra(uint32_t buffer, uint64_t offset, uint64_t bytes, wb_extra_kind kind,
                    const char* name);

@@ -119,6 +119,17 @@ wb_code wb_layout_add_piece(wb_layout* layout, const wb_piece* piece) WB_NOEXCEP
   });
 }
 
+wb_code wb_layout_add_tensor(wb_layout* layout, const char* tensor, void* data, uint64_t bytes,
+                             uint32_t* index) WB_NOEXCEPT {
+  return guarded([&]() -> wb::Status {
+    WB_RETURN_IF_ERROR(not_null(tensor, "tensor"));
+    WB_ASSIGN_OR_RETURN(const auto object, find<LayoutObject>(layout));
+    WB_ASSIGN_OR_RETURN(const uint32_t added, object->add_tensor(tensor, data, bytes));
+    if (index != nullptr) *index = added;
+    return wb::Status();
+  });
+}
+
 wb_code wb_layout_add_extra(wb_layout* layout, uint32_t buffer, uint64_t offset, uint64_t bytes,
                             wb_extra_kind kind, const char* name) WB_NOEXCEPT {
   return guarded([&]() -> wb::Status {

@@ -63,7 +63,9 @@ Result<std::optional<Piece>> make_piece(const TensorTable& table, const wb_piece
   WB_RETURN_IF_ERROR(not_null(given.tensor, "the piece's tensor"));
   WB_ASSIGN_OR_RETURN(const uint32_t index, table.find(given.tensor));
   const TensorInfo& tensor = table[index];
-  if (given.rank != tensor.shape.size()) {
+  const bool has_arrays = given.start != nullptr || given.count != nullptr ||
+                          given.step != nullptr || given.stride != nullptr;
+  if (has_arrays && given.rank != tensor.shape.size()) {
     return Status(Code::kInvalidArgument, "the piece's rank is " + std::to_string(given.rank) +
                                               ", that of " + tensor.name + " is " +
                                               std::to_string(tensor.shape.size()));
@@ -73,6 +75,9 @@ Result<std::optional<Piece>> make_piece(const TensorTable& table, const wb_piece
   piece.buffer = given.buffer;
   piece.offset = given.offset;
   if (given.start == nullptr) {
+    if (given.count != nullptr || given.step != nullptr) {
+      return Status(Code::kInvalidArgument, "a piece with count or step needs start");
+    }
     if (tensor.bytes() == 0) return std::optional<Piece>();
     WB_ASSIGN_OR_RETURN(piece.box, Box::whole(tensor.unit_shape()));
   } else {
