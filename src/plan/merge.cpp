@@ -44,9 +44,18 @@ bool goes_on_below(const Run& a, const Run& b) {
          distance(a.local_offset, b.local_offset) == a.local_pitch * rows;
 }
 
-// As many single rows as follow each other at one pitch from runs[first] on, as one run. Two rows
-// always do, which says nothing about them: they are left apart.
+// Two rows always follow each other at one pitch, which says nothing about them; and what lies
+// further apart than this many times its length is no row structure but the same tensor of some
+// other layer, which is read better in its own place.
 constexpr uint64_t kFewestRows = 3;
+constexpr uint64_t kWidestPitch = 64;
+
+bool near(const Run& run, int64_t pitch) {
+  const auto distance = static_cast<uint64_t>(pitch < 0 ? -pitch : pitch);
+  return distance / run.length <= kWidestPitch;
+}
+
+// As many single rows as follow each other at one pitch from runs[first] on, as one run.
 
 Run rows_from(const std::vector<Run>& runs, size_t first) {
   Run rows = runs[first];
@@ -54,6 +63,7 @@ Run rows_from(const std::vector<Run>& runs, size_t first) {
   const Run& second = runs[first + 1];
   rows.remote_pitch = distance(rows.remote_offset, second.remote_offset);
   rows.local_pitch = distance(rows.local_offset, second.local_offset);
+  if (!near(rows, rows.remote_pitch) || !near(rows, rows.local_pitch)) return runs[first];
   for (size_t i = first + 1; i < runs.size(); ++i) {
     if (runs[i].count != 1 || !goes_on_below(rows, runs[i])) break;
     ++rows.count;

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "layout/dtype.h"
 #include "plan/homes.h"
+#include "plan/writes.h"
 
 namespace wb {
 namespace {
@@ -16,12 +17,8 @@ using proof::Decoder;
 using proof::Home;
 using proof::Homes;
 using proof::Place;
-
-// [begin, end) of a region.
-struct Span {
-  uint64_t begin = 0;
-  uint64_t end = 0;
-};
+using proof::row_address;
+using proof::Span;
 
 // The smallest interval that holds all rows, or nothing when it is not inside [0, size).
 std::optional<Span> span_of_rows(uint64_t offset, uint64_t length, uint64_t count, int64_t pitch,
@@ -38,11 +35,6 @@ std::optional<Span> span_of_rows(uint64_t offset, uint64_t length, uint64_t coun
   const int64_t begin = std::min(*first, *last);
   if (!end || begin < 0 || static_cast<uint64_t>(*end) > size) return std::nullopt;
   return Span{static_cast<uint64_t>(begin), static_cast<uint64_t>(*end)};
-}
-
-// Row `row` of a run whose span was found to be in bounds.
-uint64_t row_address(uint64_t offset, uint64_t row, int64_t pitch) {
-  return static_cast<uint64_t>(static_cast<int64_t>(offset) + static_cast<int64_t>(row) * pitch);
 }
 
 // Where in the plan a fault is.
@@ -64,12 +56,6 @@ std::string bytes_at(uint32_t region, uint64_t address) {
   return "byte " + std::to_string(address) + " of region " + std::to_string(region);
 }
 
-// One run as it writes into the receiver.
-struct Writer {
-  const Run* run = nullptr;
-  Span span;
-};
-
 class Prover {
  public:
   Prover(const TensorTable& table, const PlanWorker& receiver, std::span<const PlanWorker> sources,
@@ -84,7 +70,10 @@ class Prover {
     for (const ReadList& list : plan_.lists) WB_RETURN_IF_ERROR(check_list(list));
     // Each byte written so far is a needed one, and there are as many as needed: if none is
     // written twice, none is missing.
-    return check_written_once();
+    if (const auto twice = proof::written_twice(&writes_)) {
+      return unproven(bytes_at(twice->region, twice->byte) + " of the receiver is written twice");
+    }
+    return Status();
   }
 
  private:
@@ -180,9 +169,14 @@ class Prover {
                         source.region_bytes[run.remote_region])) {
         return unproven(at, "it reads outside remote region " + std::to_string(run.remote_region));
       }
-      writers_.push_back(Writer{&run, *local});
-      for (uint64_t row = 0; row < run.count; ++row) {
+      writes_.push_back(proof::Write{&run, *local});
+      for (uint64_t row = 0; row < run.count;) {
+        if (const uint64_t rows = rows_alike(run, row); rows > 0) {
+          row += rows;
+          continue;
+        }
         WB_RETURN_IF_ERROR(check_row(at, run, row));
+        ++row;
       }
     }
     return Status();
@@ -208,7 +202,7 @@ class Prover {
                                           " of the source has"))
             .with_tensor(tensor);
       }
-      const uint64_t proved = std::min(left, stretch(place));
+      const uint64_t proved = std::min(left, stretch(place, to_.dims().size()));
       local += proved;
       remote += proved;
       left -= proved;
@@ -285,11 +279,50 @@ class Prover {
     return moves;
   }
 
+  // How many rows from `row` on are right because they are one row moved along one dimension of
+  // both pieces: from `row` to the last, each step changes the same index by the same number in
+  // the receiver's piece, as it does in the source's. 0: not known, look at the row itself.
+  uint64_t rows_alike(const Run& run, uint64_t row) {
+    if (row + 1 == run.count) return 0;
+    Place place;
+    if (!find_need(run.local_region, row_address(run.local_offset, row, run.local_pitch), &place) ||
+        !find_held(run.remote_region, to_.home().piece->tensor,
+                   row_address(run.remote_offset, row, run.remote_pitch), place)) {
+      return 0;
+    }
+    for (size_t level = 0; level < to_.dims().size(); ++level) {
+      const uint64_t rows = 1 + steps_along(to_.dims()[level], run, place);
+      // Only narrower dimensions may carry the row: their indices do not change from row to row.
+      if (rows > 1 && stretch(place, level) >= run.length) return std::min(rows, run.count - row);
+    }
+    return 0;
+  }
+
+  // How often the index along `dim` can change as one row's step changes it, inside both pieces.
+  uint64_t steps_along(const Decoder::Dim& dim, const Run& run, const Place& place) const {
+    const Progression& to = to_.home().piece->box.dim(dim.d);
+    const Progression& from = from_.piece->box.dim(dim.d);
+    if (run.local_pitch % dim.stride != 0) return 0;
+    const int64_t step = run.local_pitch / dim.stride;
+    if (step == 0 || step <= -to.count || step >= to.count) return 0;
+    if (step * to.step % from.step != 0) return 0;
+    const int64_t step_source = step * to.step / from.step;
+    if (step_source <= -from.count || step_source >= from.count) return 0;
+    if (step_source * from_.piece->stride[static_cast<size_t>(dim.d)] != run.remote_pitch) return 0;
+    const int64_t at = place.index[static_cast<size_t>(dim.d)];
+    const int64_t at_source = (to.start + at * to.step - from.start) / from.step;
+    const int64_t steps =
+        step > 0 ? std::min((to.count - 1 - at) / step, (from.count - 1 - at_source) / step_source)
+                 : std::min(at / -step, at_source / -step_source);
+    return static_cast<uint64_t>(steps);
+  }
+
   // Bytes from `place` on over which the elements of both pieces follow each other without a gap:
-  // all of the narrowest dimensions that are dense on both sides, then a part of the next.
-  uint64_t stretch(const Place& place) const {
+  // all of the narrowest dimensions that are dense on both sides, then a part of the next. Looks
+  // at the `levels` narrowest dimensions.
+  uint64_t stretch(const Place& place, size_t levels) const {
     uint64_t bytes = to_.home().unit;
-    for (const Decoder::Dim& dim : to_.dims()) {
+    for (const Decoder::Dim& dim : to_.dims().first(levels)) {
       if (dim.width != bytes) break;
       const Moves moves = moves_along(dim, place);
       if (moves.remote != static_cast<int64_t>(bytes)) break;
@@ -297,60 +330,6 @@ class Prover {
       if (moves.steps + 1 != dim.count) break;
     }
     return bytes - place.byte;
-  }
-
-  // Runs whose intervals do not meet cannot write the same byte; those that meet are compared row
-  // by row.
-  Status check_written_once() {
-    std::sort(writers_.begin(), writers_.end(), [](const Writer& a, const Writer& b) {
-      if (a.run->local_region != b.run->local_region) {
-        return a.run->local_region < b.run->local_region;
-      }
-      return a.span.begin < b.span.begin;
-    });
-    for (size_t first = 0; first < writers_.size();) {
-      uint64_t end = writers_[first].span.end;
-      size_t last = first + 1;
-      while (last < writers_.size() &&
-             writers_[last].run->local_region == writers_[first].run->local_region &&
-             writers_[last].span.begin < end) {
-        end = std::max(end, writers_[last].span.end);
-        ++last;
-      }
-      WB_RETURN_IF_ERROR(check_apart({writers_.data() + first, last - first}));
-      first = last;
-    }
-    return Status();
-  }
-
-  Status check_apart(std::span<const Writer> writers) {
-    const Run& first = *writers.front().run;
-    if (writers.size() == 1) {
-      const uint64_t pitch = first.local_pitch < 0 ? 0 - static_cast<uint64_t>(first.local_pitch)
-                                                   : static_cast<uint64_t>(first.local_pitch);
-      if (first.count == 1 || pitch >= first.length) return Status();
-      return written_twice(first.local_region, first.local_offset);
-    }
-    rows_.clear();
-    for (const Writer& writer : writers) {
-      const Run& run = *writer.run;
-      for (uint64_t row = 0; row < run.count; ++row) {
-        const uint64_t begin = row_address(run.local_offset, row, run.local_pitch);
-        rows_.push_back(Span{begin, begin + run.length});
-      }
-    }
-    std::sort(rows_.begin(), rows_.end(),
-              [](const Span& a, const Span& b) { return a.begin < b.begin; });
-    for (size_t r = 1; r < rows_.size(); ++r) {
-      if (rows_[r].begin < rows_[r - 1].end) {
-        return written_twice(first.local_region, rows_[r].begin);
-      }
-    }
-    return Status();
-  }
-
-  Status written_twice(uint32_t region, uint64_t address) const {
-    return unproven(bytes_at(region, address) + " of the receiver is written twice");
   }
 
   const TensorTable& table_;
@@ -364,8 +343,7 @@ class Prover {
   Home from_;    // the source piece last found, one of held_
   bool has_to_ = false;
   bool has_from_ = false;
-  std::vector<Writer> writers_;
-  std::vector<Span> rows_;
+  std::vector<proof::Write> writes_;
 };
 
 }  // namespace

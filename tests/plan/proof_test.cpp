@@ -277,7 +277,7 @@ TEST_F(OneTensor, SaysWhichByteIsWrittenTwice) {
 TEST_F(OneTensor, RowsOfOneRunMayNotOverlap) {
   run() = wb::Run{0, 0, 12, 12, 6, 4, 5, 5};
   plan_.lists[0].reads = 4;
-  EXPECT_EQ(verdict(), "byte 12 of region 0 of the receiver is written twice");
+  EXPECT_EQ(verdict(), "byte 17 of region 0 of the receiver is written twice");
 }
 
 TEST_F(OneTensor, EndlessRowsEndAtOnce) {
