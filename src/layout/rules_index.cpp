@@ -163,11 +163,13 @@ class Indexer {
     int64_t next = 0;
     for (const auto& [layer, experts] : index_.layers) {
       if (layer != next) break;
-      if (experts && layer < config_.first_dense_layers) {
-        return Status(Code::kMismatch, "layer " + std::to_string(layer) +
-                                           " has experts; the configuration makes the first " +
-                                           std::to_string(config_.first_dense_layers) +
-                                           " layers dense");
+      const bool wanted = config_.experts > 0 && layer >= config_.first_dense_layers;
+      if (experts != wanted) {
+        return Status(Code::kMismatch,
+                      "layer " + std::to_string(layer) + (experts ? " has" : " has no") +
+                          " experts in the checkpoint; the configuration says " +
+                          std::to_string(config_.experts) + " experts from layer " +
+                          std::to_string(config_.first_dense_layers) + " on");
       }
       ++next;
     }
@@ -190,7 +192,8 @@ class Indexer {
 
   Status check_complete(const IndexedTensors& tensors) const {
     const TensorRule& rule = *tensors.rule;
-    if (!rule.held() || (rule.optional && tensors.at.empty())) return Status();
+    if (!rule.alias_of.empty()) return check_alias(tensors);
+    if (rule.ignored || (rule.optional && tensors.at.empty())) return Status();
     if (!rule.per_layer()) return require(tensors, 0, 0);
     size_t wanted = 0;
     for (const auto& [layer, experts] : index_.layers) {
@@ -212,6 +215,19 @@ class Indexer {
       }
     }
     return Status(Code::kInternal, "tensors of " + rule.name + " were counted wrongly");
+  }
+
+  // A second copy that could not be one is not left out in silence.
+  Status check_alias(const IndexedTensors& tensors) const {
+    const IndexedTensors* original = index_.find(tensors.rule->alias_of);
+    for (const auto& [where, tensor] : tensors.at) {
+      const auto twin = original == nullptr ? std::nullopt : original->find(0, 0);
+      if (!twin || table_[*twin].shape != table_[tensor].shape ||
+          table_[*twin].dtype != table_[tensor].dtype) {
+        return mismatch(table_[tensor].name, "is not a copy of " + tensors.rule->alias_of);
+      }
+    }
+    return Status();
   }
 
   Status require(const IndexedTensors& tensors, int64_t layer, int64_t expert) const {
