@@ -77,37 +77,35 @@ class Window {
     return std::nullopt;
   }
 
-  // Afterwards no stride divides another that it can make up, none is as narrow as the window, and
-  // all are coprime together; each step below keeps the answer.
+  // Afterwards no stride is as narrow as the window. Each step below keeps the answer.
   std::optional<bool> simplify() {
-    for (;;) {
+    do {
       if (const auto known = trivial()) return known;
       std::sort(terms_.begin(), terms_.begin() + count_,
                 [](const Term& a, const Term& b) { return a.stride < b.stride; });
-      if (!tighten() && !absorb() && !merge() && !reduce()) return std::nullopt;
-    }
+    } while (absorb() || merge() || reduce());
+    tighten();
+    return trivial();
   }
 
-  // Values of x that the window or the other terms rule out.
-  bool tighten() {
-    const Wide sum = total();
-    for (int i = 0; i < count_; ++i) {
+  // Cuts off values of x that the window or the other terms rule out. One pass: repeated passes can
+  // advance by one at a time, for ever.
+  void tighten() {
+    for (int i = count_ - 1; i >= 0; --i) {
       Term& t = term(i);
-      const Wide rest = sum - t.stride * t.max;
+      const Wide rest = total() - t.stride * t.max;
       const Wide least = std::max(Wide{0}, ceil_div(low_ - rest, t.stride));
       const Wide most = std::min(t.max, floor_div(high_, t.stride));
-      if (least == 0 && most == t.max) continue;
+      if (least > most) {
+        low_ = 1;  // an empty window
+        high_ = 0;
+        return;
+      }
       low_ -= least * t.stride;
       high_ -= least * t.stride;
       t.max = most - least;
-      if (t.max < 0) {
-        low_ = 1;  // an empty window: trivial() answers
-        high_ = 0;
-      }
-      if (t.max <= 0) drop(i);
-      return true;
+      if (t.max == 0) drop(i);
     }
-    return false;
   }
 
   // A stride no wider than the window leaves no hole: the window grows by all its values.
