@@ -1,6 +1,7 @@
 #include "transport/registry.h"
 
 #include "transport/local/domain.h"
+#include "transport/ucx/domain.h"
 
 namespace wb {
 
@@ -22,6 +23,8 @@ Result<std::unique_ptr<Domain>> make_domain(TransportKind kind, const DomainOpti
   switch (kind) {
     case TransportKind::kLocal:
       return local::LocalDomain::make(options);
+    case TransportKind::kUcx:
+      return ucx::UcxDomain::make(options);
     default:
       return Status(Code::kUnsupported,
                     "this build has no transport \"" + std::string(transport_name(kind)) + "\"");

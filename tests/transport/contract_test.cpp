@@ -346,7 +346,10 @@ INSTANTIATE_TEST_SUITE_P(
     Transports, Contract,
     testing::Values(Way{"LocalShared", TransportKind::kLocal, MemoryKind::kShared, ""},
                     Way{"LocalHost", TransportKind::kLocal, MemoryKind::kHost, ""},
-                    Way{"LocalCaller", TransportKind::kLocal, MemoryKind::kCaller, ""}),
+                    Way{"LocalCaller", TransportKind::kLocal, MemoryKind::kCaller, ""},
+                    Way{"UcxDefault", TransportKind::kUcx, MemoryKind::kHost, ""},
+                    Way{"UcxShared", TransportKind::kUcx, MemoryKind::kShared, ""},
+                    Way{"UcxTcp", TransportKind::kUcx, MemoryKind::kHost, "tcp"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

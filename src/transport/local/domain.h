@@ -11,9 +11,9 @@
 #include "observe/log.h"
 #include "transport/local/fd_server.h"
 #include "transport/local/regions.h"
-#include "transport/local/stamp_table.h"
 #include "transport/local/wire.h"
 #include "transport/registry.h"
+#include "transport/stamp_table.h"
 #include "transport/transport.h"
 
 namespace wb::local {

@@ -11,8 +11,8 @@
 #include "memory/allocation.h"
 #include "transport/local/mapping.h"
 #include "transport/local/process_reader.h"
-#include "transport/local/stamp_table.h"
 #include "transport/local/wire.h"
+#include "transport/stamp_table.h"
 #include "transport/transport.h"
 
 namespace wb::local {

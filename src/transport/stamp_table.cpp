@@ -1,8 +1,8 @@
-#include "transport/local/stamp_table.h"
+#include "transport/stamp_table.h"
 
 #include <atomic>
 
-namespace wb::local {
+namespace wb {
 
 StampTable::StampTable(std::shared_ptr<Allocation> memory) : memory_(std::move(memory)) {
   free_.reserve(kStampSlots);
@@ -46,4 +46,4 @@ bool StampTable::holds(const Entry& entry) const {
          __atomic_load_n(word(entry.slot), __ATOMIC_RELAXED) == entry.stamp;
 }
 
-}  // namespace wb::local
+}  // namespace wb

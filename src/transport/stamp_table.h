@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "memory/allocation.h"
 
-namespace wb::local {
+namespace wb {
 
 // Layout: two words of incarnation, then the stamps. 0: the slot is free.
 constexpr uint32_t kIncarnationWords = 2;
@@ -48,4 +48,4 @@ class StampTable {
   uint64_t next_stamp_ = 1;  // never used twice in one incarnation
 };
 
-}  // namespace wb::local
+}  // namespace wb

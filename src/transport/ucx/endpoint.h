@@ -1,0 +1,49 @@
+// A UCX endpoint of one worker: creation, its failure, what it is made of, and its end.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/deadline.h"
+#include "base/status.h"
+#include "transport/ucx/context.h"
+
+namespace wb::ucx {
+
+class Endpoint {
+ public:
+  static Result<std::unique_ptr<Endpoint>> make(Worker& worker, const std::string& peer_address);
+  // Closes by force and waits a second at most.
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  ucp_ep_h get() const { return endpoint_; }
+  // Ok until UCX reports that the peer is gone, or close().
+  const Status& status() const { return status_; }
+  // Every request on it ends, most with an error; none touches memory afterwards. kDeadline when
+  // UCX has not finished by then.
+  Status close(Deadline deadline);
+  // UCX's description of the lanes: one per line.
+  std::string describe() const;
+
+ private:
+  explicit Endpoint(Worker& worker) : worker_(worker) {}
+  static void on_error(void* self, ucp_ep_h endpoint, ucs_status_t status);
+
+  Worker& worker_;
+  ucp_ep_h endpoint_ = nullptr;
+  void* closing_ = nullptr;
+  bool closed_ = false;
+  Status status_;
+};
+
+// What a connection's reads go through, from UCX's description of the endpoint.
+struct Lanes {
+  std::string transports;    // "rc_mlx5", "tcp", "cma+posix"
+  bool source_helps = true;  // reads are emulated with messages that the source answers
+  bool by_processor = true;  // a processor copies the bytes, not a network card
+};
+Lanes lanes_of(const std::string& description);
+
+}  // namespace wb::ucx

@@ -1,0 +1,148 @@
+#include "transport/ucx/library.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+
+#include <array>
+#include <map>
+#include <mutex>
+
+namespace wb::ucx {
+namespace {
+
+// libucs installs handlers for these in its constructor, to print a backtrace. They belong to the
+// embedding program: taken back at once.
+class KeepSignalHandlers {
+ public:
+  KeepSignalHandlers() {
+    for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], nullptr, &before_[i]);
+  }
+  ~KeepSignalHandlers() {
+    for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  }
+  KeepSignalHandlers(const KeepSignalHandlers&) = delete;
+  KeepSignalHandlers& operator=(const KeepSignalHandlers&) = delete;
+
+ private:
+  static constexpr std::array<int, 4> kSignals = {SIGILL, SIGSEGV, SIGBUS, SIGFPE};
+  std::array<struct sigaction, 4> before_{};
+};
+
+class Resolver {
+ public:
+  explicit Resolver(void* handle) : handle_(handle) {}
+  template <typename F>
+  void get(F& function, const char* name) {
+    function = reinterpret_cast<F>(dlsym(handle_, name));
+    if (function == nullptr && missing_.empty()) missing_ = name;
+  }
+  const std::string& missing() const { return missing_; }
+
+ private:
+  void* handle_;
+  std::string missing_;
+};
+
+Result<std::shared_ptr<const Library>> load(const std::string& name) {
+  const KeepSignalHandlers keep;
+  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    return Status(Code::kUnsupported, "UCX is not usable here: " + std::string(dlerror()) +
+                                          " (Debian: apt install libucx0)");
+  }
+  auto library = std::make_shared<Library>();
+  Resolver resolve(handle);
+  decltype(&ucp_get_version) get_version = nullptr;
+  resolve.get(get_version, "ucp_get_version");
+  resolve.get(library->config_read, "ucp_config_read");
+  resolve.get(library->config_modify, "ucp_config_modify");
+  resolve.get(library->config_release, "ucp_config_release");
+  resolve.get(library->init_version, "ucp_init_version");
+  resolve.get(library->cleanup, "ucp_cleanup");
+  resolve.get(library->worker_create, "ucp_worker_create");
+  resolve.get(library->worker_destroy, "ucp_worker_destroy");
+  resolve.get(library->worker_get_address, "ucp_worker_get_address");
+  resolve.get(library->worker_release_address, "ucp_worker_release_address");
+  resolve.get(library->worker_get_efd, "ucp_worker_get_efd");
+  resolve.get(library->worker_arm, "ucp_worker_arm");
+  resolve.get(library->worker_progress, "ucp_worker_progress");
+  resolve.get(library->ep_create, "ucp_ep_create");
+  resolve.get(library->ep_close, "ucp_ep_close_nbx");
+  resolve.get(library->ep_print_info, "ucp_ep_print_info");
+  resolve.get(library->mem_map, "ucp_mem_map");
+  resolve.get(library->mem_unmap, "ucp_mem_unmap");
+  resolve.get(library->rkey_pack, "ucp_rkey_pack");
+  resolve.get(library->rkey_buffer_release, "ucp_rkey_buffer_release");
+  resolve.get(library->ep_rkey_unpack, "ucp_ep_rkey_unpack");
+  resolve.get(library->rkey_destroy, "ucp_rkey_destroy");
+  resolve.get(library->get, "ucp_get_nbx");
+  resolve.get(library->request_check_status, "ucp_request_check_status");
+  resolve.get(library->request_free, "ucp_request_free");
+  resolve.get(library->status_string, "ucs_status_string");
+  if (!resolve.missing().empty()) {
+    return Status(Code::kUnsupported,
+                  name + " has no " + resolve.missing() + ": UCX 1.13 or later is needed");
+  }
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  get_version(&major, &minor, &release);
+  library->version =
+      std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
+  // Fields of the parameter structs and request attributes that are used here came with 1.13.
+  if (major != 1 || minor < 13) {
+    return Status(Code::kUnsupported,
+                  name + " is UCX " + library->version + ": 1.13 or a later 1.x is needed");
+  }
+  return std::shared_ptr<const Library>(library);
+}
+
+Code code_of(ucs_status_t status) {
+  switch (status) {
+    case UCS_ERR_NO_MEMORY:
+    case UCS_ERR_NO_RESOURCE:
+      return Code::kNoMemory;
+    case UCS_ERR_UNREACHABLE:
+    case UCS_ERR_NO_DEVICE:
+    case UCS_ERR_SOME_CONNECTS_FAILED:
+      return Code::kUnavailable;
+    case UCS_ERR_TIMED_OUT:
+      return Code::kDeadline;
+    case UCS_ERR_UNSUPPORTED:
+    case UCS_ERR_NOT_IMPLEMENTED:
+      return Code::kUnsupported;
+    case UCS_ERR_INVALID_PARAM:
+    case UCS_ERR_OUT_OF_RANGE:
+      return Code::kInvalidArgument;
+    // What an endpoint in peer error mode reports once the other side is gone.
+    case UCS_ERR_IO_ERROR:
+    case UCS_ERR_CANCELED:
+    case UCS_ERR_REJECTED:
+    case UCS_ERR_NOT_CONNECTED:
+    case UCS_ERR_CONNECTION_RESET:
+    case UCS_ERR_ENDPOINT_TIMEOUT:
+      return Code::kPeerLost;
+    default:
+      return UCS_IS_LINK_ERROR(status) || UCS_IS_ENDPOINT_ERROR(status) ? Code::kPeerLost
+                                                                        : Code::kIo;
+  }
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Library>> Library::open(const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::string, std::shared_ptr<const Library>> opened;
+  const std::lock_guard lock(mutex);
+  if (const auto found = opened.find(name); found != opened.end()) return found->second;
+  WB_ASSIGN_OR_RETURN(auto library, load(name));
+  opened.emplace(name, library);
+  return library;
+}
+
+Status ucx_status(const Library& library, ucs_status_t status, const std::string& what) {
+  return Status(code_of(status), what + ": " + library.status_string(status))
+      .with_vendor(static_cast<int64_t>(status));
+}
+
+}  // namespace wb::ucx
