@@ -206,8 +206,8 @@ class Demo {
   Status start() {
     for (uint32_t rank = 0; rank < options_.trainers; ++rank) {
       auto words = common("publish", options_.trainer, rank);
-      words.insert(words.end(), {"--mode", options_.mode, "--memory", options_.memory, "--versions",
-                                 std::to_string(options_.published())});
+      words.insert(words.end(), {"--no-hold", "--mode", options_.mode, "--memory", options_.memory,
+                                 "--versions", std::to_string(options_.published())});
       WB_RETURN_IF_ERROR(children_.spawn(fmt::format("trainer-{}", rank), words).status());
     }
     for (uint32_t rank = 0; rank < options_.receivers; ++rank) {

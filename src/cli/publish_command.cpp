@@ -24,7 +24,7 @@ struct PublishOptions : RankOptions {
   uint64_t first = 1;
   uint64_t versions = 1;
   double interval = 0;
-  bool hold = false;
+  bool hold = true;
   uint32_t receivers = 0;
   uint64_t overlap = 0;
 };
@@ -44,6 +44,7 @@ class Trainer {
     reporter_.say(
         {{"event", "ready"},
          {"rank", options_.rank},
+         {"store", rank_.job->store_url()},
          {"report", nlohmann::json::parse(publisher_->report(), nullptr, false)}},
         fmt::format("trainer-{} of {}: all {} ranks are there; the store is {}", options_.rank,
                     options_.spec, rank_.spec.world(), rank_.job->store_url()));
@@ -161,8 +162,8 @@ void add_publish(CLI::App& app, int* exit) {
   command->add_option("--interval", options->interval, "Seconds between two versions")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  command->add_flag("--hold", options->hold,
-                    "After the last version serve it until SIGINT or SIGTERM");
+  command->add_flag("--hold,!--no-hold", options->hold,
+                    "After the last version serve it until SIGINT or SIGTERM (the default)");
   command
       ->add_option("--values", options->values,
                    "changing (each element is new in each version) or checkpoint (the file's own)")

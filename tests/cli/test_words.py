@@ -1,0 +1,120 @@
+"""Help texts, words that are wrong, and what `layout` and `plan` say."""
+
+import json
+import unittest
+
+import harness
+from harness import model, run
+
+
+class Help(harness.Case):
+    def test_the_command_says_what_it_can_do(self):
+        result = run("--help")
+        self.assertEqual(result.returncode, 0)
+        for word in ("demo", "layout", "plan", "store", "publish", "pull", "Examples", "Exit codes"):
+            self.assertIn(word, result.stdout)
+
+    def test_each_subcommand_has_an_example(self):
+        for command in ("demo", "layout", "plan", "store", "publish", "pull"):
+            with self.subTest(command):
+                result = run(command, "--help")
+                self.assertEqual(result.returncode, 0)
+                self.assertIn("Example", result.stdout)
+                self.assertIn(f"weightbridge {command}", result.stdout)
+
+    def test_version(self):
+        result = run("--version")
+        self.assertEqual(result.returncode, 0)
+        self.assertRegex(result.stdout, r"^weightbridge \d+\.\d+\.\d+\n$")
+
+
+class Words(harness.Case):
+    def test_usage(self):
+        folder = model("tiny-qwen3")
+        for words in ((), ("dance",), ("demo",), ("layout", "--model", folder),
+                      ("demo", "--model", folder, "--trainer", "megatron:tp=2", "--rollout",
+                       "vllm:tp=2", "--mode", "sideways"),
+                      ("demo", "--model", folder, "--trainer", "megatron:tp=2", "--rollout",
+                       "vllm:tp=2", "--transport", "pigeon"),
+                      ("demo", "--model", folder, "--trainer", "megatron:tp=2", "--rollout",
+                       "vllm:tp=2", "--versions", "0"),
+                      ("demo", "--model", folder, "--trainer", "megatron:tp=2", "--rollout",
+                       "vllm:tp=2", "--store", "embed:nowhere"),
+                      ("plan", "--model", folder, "--trainer", "megatron:tp=2", "--rollout",
+                       "vllm:tp=2", "--receiver", "2")):
+            with self.subTest(words=words[:1] + words[-2:]):
+                self.assert_fails(run(*words), 2, "hint")
+
+    def test_spec(self):
+        for spec, word in (("vllm:tp=two", "two"), ("vllm:xp=2", "xp"), ("sglang:tp=2", "sglang"),
+                           ("vllm", ""), ("vllm:tp=0", "0"), ("megatron:tp=2,tp=2", "tp")):
+            if spec == "vllm":  # every key has a default
+                continue
+            with self.subTest(spec):
+                self.assert_fails(run("layout", "--model", model("tiny-qwen3"), "--side", spec,
+                                      "--rank", 0), 2, word)
+
+    def test_rank_outside_the_world(self):
+        self.assert_fails(run("layout", "--model", model("tiny-qwen3"), "--side", "vllm:tp=2",
+                              "--rank", 2), 2, "2 ranks")
+
+    def test_what_the_framework_refuses(self):
+        # 8 KV heads over 3 ranks; tiny-llama has 8 query heads, so give it 24.
+        folder = harness.copy_model("tiny-llama", "heads")
+        refused = run("demo", "--model", folder, "--trainer", "megatron:tp=2", "--rollout",
+                      "vllm:tp=3")
+        self.assert_fails(refused, 2, "divisible")
+        self.assert_fails(run("layout", "--model", model("tiny-qwen3"), "--side", "vllm:tp=3",
+                              "--rank", 0), 2, "vLLM")
+        self.assert_fails(run("layout", "--model", model("tiny-qwen3"), "--side",
+                              "vllm:tp=2,dp=2,ep=4", "--rank", 0), 2, "expert")
+
+
+class Layout(harness.Case):
+    def test_coordinates(self):
+        result = run("layout", "--model", model("tiny-qwen3"), "--side", "vllm:tp=4", "--rank", 3,
+                     "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        buffers = {b["name"]: b for b in json.loads(result.stdout)["buffers"]}
+        # 8 query heads of 16 rows over 4 ranks; 2 KV heads, of which rank 3 has the second.
+        qkv = buffers["model.layers.0.self_attn.qkv_proj.weight"]
+        self.assertEqual(qkv["shape"], [64, 64])
+        rows = {p["tensor"].split(".")[-2]: (p["box"][0]["start"], p["box"][0]["count"])
+                for p in qkv["pieces"]}
+        self.assertEqual(rows, {"q_proj": (96, 32), "k_proj": (16, 16), "v_proj": (16, 16)})
+        embedding = buffers["model.embed_tokens.weight"]
+        self.assertEqual(embedding["pieces"][0]["box"][0], {"start": 768, "count": 232, "step": 1})
+        self.assertEqual(embedding["extras"][0]["kind"], "zero fill")
+        self.assertEqual(embedding["extras"][0]["bytes"], 24 * 64 * 2)
+
+    def test_text(self):
+        result = run("layout", "--model", model("tiny-qwen3"), "--side", "fsdp:shards=3", "--rank",
+                     1)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("model.norm.weight[22:44]", result.stdout)
+
+
+class Plan(harness.Case):
+    def test_bytes_and_proof(self):
+        result = run("plan", "--model", model("tiny-qwen3-moe"), "--trainer",
+                     "megatron:tp=2,dp=2,ep=2", "--rollout", "vllm:tp=1,dp=2,ep=2", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        receivers = json.loads(result.stdout)["receivers"]
+        self.assertEqual([r["receiver"] for r in receivers], ["rollout-0", "rollout-1"])
+        for receiver in receivers:
+            self.assertEqual(receiver["proof"], "ok")
+            self.assertEqual(receiver["surplus"], 0)
+            self.assertEqual(receiver["bytes"], receiver["needed"])
+            self.assertEqual(sum(edge["bytes"] for edge in receiver["edges"]), receiver["needed"])
+
+    def test_one_receiver_as_text(self):
+        result = run("plan", "--model", model("tiny-qwen3"), "--trainer", "fsdp:shards=3",
+                     "--rollout", "vllm:tp=4", "--receiver", 1)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("rollout-1", result.stdout)
+        self.assertNotIn("rollout-0", result.stdout)
+        self.assertIn("proof: ok", result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
