@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "layout/model_config.h"
 #include "layout/tensor_table.h"
