@@ -37,16 +37,17 @@ Result<uint64_t> namespace_inode(const char* path) {
   return static_cast<uint64_t>(info.st_ino);
 }
 
-std::string status_field(uint32_t pid, std::string_view key) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+// `who`: a process id, or "thread-self".
+std::string status_field(const std::string& who, std::string_view key) {
+  std::ifstream file("/proc/" + who + "/status");
   for (std::string line; std::getline(file, line);) {
     if (std::string_view(line).starts_with(key)) return line.substr(key.size());
   }
   return "";
 }
 
-uint64_t capabilities(uint32_t pid, std::string_view key) {
-  std::istringstream text(status_field(pid, key));
+uint64_t capabilities(const std::string& who, std::string_view key) {
+  std::istringstream text(status_field(who, key));
   uint64_t value = 0;
   text >> std::hex >> value;
   return value;
@@ -54,7 +55,7 @@ uint64_t capabilities(uint32_t pid, std::string_view key) {
 
 // The real, effective and saved user ids are what the kernel compares.
 bool same_user(uint32_t pid) {
-  std::istringstream text(status_field(pid, "Uid:"));
+  std::istringstream text(status_field(std::to_string(pid), "Uid:"));
   const uid_t mine = geteuid();
   for (uid_t id = 0; text >> id;) {
     if (id != mine) return false;
@@ -135,8 +136,9 @@ std::string why_forbidden(uint32_t pid, const PtraceGrant& source) {
            "dumpable, or give the reader CAP_SYS_PTRACE" +
            else_do;
   }
-  const uint64_t theirs = capabilities(pid, "CapPrm:");
-  const uint64_t mine = capabilities(static_cast<uint32_t>(getpid()), "CapEff:");
+  const uint64_t theirs = capabilities(std::to_string(pid), "CapPrm:");
+  // Capabilities belong to threads.
+  const uint64_t mine = capabilities("thread-self", "CapEff:");
   if ((theirs & ~mine) != 0) {
     return who +
            " holds capabilities that this process lacks: start both with the same ones, or "
