@@ -39,6 +39,10 @@ class ConfigListener : public JsonListener {
       if (value.kind == Kind::kObject) return Status();
       return Status(Code::kBadData, "not a JSON object");
     }
+    if (depth() == 1 && key(1) == "mlp_only_layers" && value.kind != Kind::kArray &&
+        value.kind != Kind::kNull) {
+      return Status(Code::kBadData, "mlp_only_layers is not a list");
+    }
     if (depth() == 2 && key(1) == "mlp_only_layers") {
       if (value.kind == Kind::kUnsigned && value.number < kMaxCount) {
         mlp_only_layers.insert(value.number);
