@@ -140,18 +140,21 @@ class [[nodiscard]] Result {
   Result(Status error) : state_(std::in_place_index<1>, std::move(error)) {}
 
   bool ok() const { return state_.index() == 0; }
-  Status status() const { return ok() ? Status() : std::get<1>(state_); }
+  Status status() const { return ok() ? Status() : *std::get_if<1>(&state_); }
+  void or_throw() const {
+    if (!ok()) std::get_if<1>(&state_)->or_throw();
+  }
 
   T& value() & {
-    status_or_throw();
+    or_throw();
     return *std::get_if<0>(&state_);
   }
   const T& value() const& {
-    status_or_throw();
+    or_throw();
     return *std::get_if<0>(&state_);
   }
   T value() && {
-    status_or_throw();
+    or_throw();
     return std::move(*std::get_if<0>(&state_));
   }
   T* operator->() { return &value(); }
@@ -160,9 +163,6 @@ class [[nodiscard]] Result {
   const T& operator*() const& { return value(); }
 
  private:
-  void status_or_throw() const {
-    if (!ok()) std::get_if<1>(&state_)->or_throw();
-  }
   std::variant<T, Status> state_;
 };
 
