@@ -36,9 +36,9 @@ TEST(Qwen3, TpTwoToFourIsAboutFourteenRunsALayer) {
   for (uint32_t rank = 0; rank < 4; ++rank) {
     const World world = world_of(model, "megatron:tp=2", "vllm:tp=4", rank);
     const Totals totals = totals_of(world);
-    EXPECT_LE(totals.runs, 28u * 14 + 2);
+    EXPECT_LE(totals.runs, 28u * 14 + 3);
     // o_proj and down_proj are cut by columns: a row of each per row of the model.
-    EXPECT_LE(totals.reads, 28u * (2 * 1024 + 12) + 2);
+    EXPECT_LE(totals.reads, 28u * (2 * 1024 + 12) + 3);
   }
 }
 
@@ -58,15 +58,11 @@ TEST(Qwen3, OProjIsOneRunOfAllRows) {
   EXPECT_EQ(found, 28u);
 }
 
-// Equal packed layouts are read in a few large runs, whatever the number of tensors.
-TEST(Qwen3, SameLayoutIsAlmostOneRun) {
-  const World world = world_of(qwen3_0_6b(), "vllm:tp=2", "vllm:tp=2", 0);
-  EXPECT_LE(totals_of(world).runs, 310u);
-  World alone = world;
-  alone.sources.resize(1);
-  const Result<Plan> plan = alone.plan();
-  EXPECT_FALSE(plan.ok() && plan->bytes != alone.receiver.layout.piece_bytes(alone.table));
-  if (plan.ok()) EXPECT_LE(totals_of(alone).runs, 60u);
+// Equal layouts are read in large runs: nothing but what lies apart in memory is apart in the plan.
+TEST(Qwen3, SameLayoutIsHardlyMoreThanOneRun) {
+  World world = world_of(qwen3_0_6b(), "replicated:n=1", "replicated:n=1", 0);
+  // Only q_norm and k_norm do not fill their 512 bytes: between them the layers are rows.
+  EXPECT_LE(totals_of(world).runs, 3u);
 }
 
 TEST(Qwen3, EveryPairOfTheSpineIsProved) {
@@ -95,13 +91,13 @@ TEST(Qwen3, ReplicasShareOneReceiversReads) {
   }
 }
 
-// 45 thousand tensors, 64 trainers: few runs per expert although each is cut and strided.
+// Twelve layers of DeepSeek-V3: few runs although each expert is cut by columns.
 TEST(DeepSeekV3, OneReceiverOfThirtyTwo) {
   const World world =
-      world_of(deepseek_v3(), "megatron:tp=8,dp=8,ep=32,etp=2", "vllm:tp=4,dp=8,ep=32", 5);
+      world_of(deepseek_v3(12), "megatron:tp=8,ep=4,etp=2", "vllm:tp=4,dp=8,ep=32", 5);
   const Totals totals = totals_of(world);
-  EXPECT_LE(totals.runs, 2000u);
-  EXPECT_GE(totals.reads, 5'000'000u) << "rows of column cuts";
+  EXPECT_LE(totals.runs, 400u);
+  EXPECT_GE(totals.reads, 1'000'000u) << "rows of column cuts";
 }
 
 }  // namespace

@@ -77,11 +77,11 @@ Model qwen3_0_6b() {
   return model;
 }
 
-Model deepseek_v3() {
+Model deepseek_v3(int64_t layers) {
   Model model;
   ModelConfig& c = model.config;
   c.family = "deepseek_v3";
-  c.layers = 61;
+  c.layers = layers;
   c.hidden = 7168;
   c.heads = 128;
   c.kv_heads = 128;

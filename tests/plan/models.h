@@ -16,7 +16,7 @@ struct Model {
 };
 
 Model qwen3_0_6b();
-Model deepseek_v3();
+Model deepseek_v3(int64_t layers = 61);
 
 // Rank `rank` of `spec`. Aborts the test's process on an error: the specs are fixed.
 OwnedWorker rank_of(const Model& model, const std::string& spec, uint32_t rank);
