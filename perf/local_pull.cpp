@@ -4,24 +4,17 @@
 //
 //   local_pull [--mib=256] [--samples=9]
 #include <gflags/gflags.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <functional>
 #include <numeric>
 #include <random>
-#include <string>
-#include <thread>
 #include <vector>
 
+#include "pull_source.h"
 #include "transport/registry.h"
 
 DEFINE_uint64(mib, 256, "bytes of each buffer, in MiB");
@@ -30,107 +23,12 @@ DEFINE_uint64(samples, 9, "samples of each row; medians are shown");
 namespace {
 
 using wb::Deadline;
-using Clock = std::chrono::steady_clock;
-
-[[noreturn]] void give_up(const wb::Status& status) {
-  std::fprintf(stderr, "local_pull: %s\n", status.to_string().c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T must(wb::Result<T> result) {
-  if (!result.ok()) give_up(result.status());
-  return std::move(result).value();
-}
-
-double seconds(const std::function<void()>& work) {
-  const auto start = Clock::now();
-  work();
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
-
-// The source is in another process; the exchange is a pipe to its one loop.
-class Source {
- public:
-  Source(wb::MemoryKind kind, uint64_t bytes) {
-    if (pipe(to_) != 0 || pipe(from_) != 0) give_up(wb::errno_status(errno, "pipe"));
-    child_ = fork();
-    if (child_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      serve(kind, bytes);
-      _exit(0);
-    }
-    address = receive(from_[0]);
-    key = receive(from_[0]);
-    place = std::stoull(receive(from_[0]));
-  }
-  ~Source() {
-    kill(child_, SIGKILL);
-    waitpid(child_, nullptr, 0);
-    for (const int fd : {to_[0], to_[1], from_[0], from_[1]}) close(fd);
-  }
-  std::string ask(std::string_view payload) {
-    send(to_[1], payload);
-    return receive(from_[0]);
-  }
-  pid_t pid() const { return child_; }
-
-  std::string address;
-  std::string key;
-  uint64_t place = 0;  // of the memory, in the source
-
- private:
-  static void send(int fd, std::string_view bytes) {
-    const uint64_t size = bytes.size();
-    if (write(fd, &size, sizeof size) != sizeof size ||
-        write(fd, bytes.data(), size) != static_cast<ssize_t>(size)) {
-      _exit(1);
-    }
-  }
-  static std::string receive(int fd) {
-    uint64_t size = 0;
-    if (read(fd, &size, sizeof size) != sizeof size) _exit(1);
-    std::string bytes(size, '\0');
-    for (size_t at = 0; at < size;) {
-      const ssize_t got = read(fd, bytes.data() + at, size - at);
-      if (got <= 0) _exit(1);
-      at += static_cast<size_t>(got);
-    }
-    return bytes;
-  }
-  void serve(wb::MemoryKind kind, uint64_t bytes) {
-    auto domain = must(wb::make_domain(wb::TransportKind::kLocal, {}));
-    auto memory = kind == wb::MemoryKind::kShared ? must(wb::Allocation::shared(bytes, {}))
-                                                  : must(wb::Allocation::host(bytes, {}));
-    std::iota(reinterpret_cast<uint32_t*>(memory->data()),
-              reinterpret_cast<uint32_t*>(memory->data() + bytes), 1u);
-    const auto id = must(domain->register_region(memory, wb::Access::kRemoteRead));
-    send(from_[1], domain->address());
-    send(from_[1], must(domain->export_key(id)));
-    send(from_[1], std::to_string(reinterpret_cast<uint64_t>(memory->data())));
-    while (true) send(from_[1], must(domain->handle_exchange(receive(to_[0]))));
-  }
-  int to_[2];
-  int from_[2];
-  pid_t child_ = -1;
-};
-
-class PipeExchange : public wb::Exchange {
- public:
-  explicit PipeExchange(Source& source) : source_(source) {}
-  wb::Result<std::string> call(std::string_view payload, Deadline) override {
-    return source_.ask(payload);
-  }
-
- private:
-  Source& source_;
-};
+using wb::perf::give_up;
+using wb::perf::median;
+using wb::perf::must;
+using wb::perf::PipeExchange;
+using wb::perf::seconds;
+using wb::perf::Source;
 
 struct Shape {
   const char* name;
@@ -193,7 +91,7 @@ void raw_readv(pid_t pid, uint64_t remote, std::byte* local, const wb::ReadList&
 
 void measure(wb::MemoryKind kind, const std::vector<Shape>& shapes) {
   const uint64_t bytes = FLAGS_mib << 20;
-  Source source(kind, bytes);
+  Source source(wb::TransportKind::kLocal, {}, kind, bytes);
   auto domain = must(wb::make_domain(wb::TransportKind::kLocal, {}));
   const Deadline deadline = Deadline::after(std::chrono::minutes(10));
   auto connection =
