@@ -71,7 +71,7 @@ class Worker {
   std::thread thread_;
 };
 
-struct Connection {
+struct Connection : std::enable_shared_from_this<Connection> {
   explicit Connection(tcp::socket socket)
       : stream(std::move(socket)), news(stream.get_executor()) {}
   beast::tcp_stream stream;
@@ -81,6 +81,9 @@ struct Connection {
 };
 using ConnectionPtr = std::shared_ptr<Connection>;
 
+// g++ 12 miscompiles co_await inside a condition, and temporaries with destructors in a co_await
+// expression: awaited values go into a variable of their own, arguments are references to what the
+// awaiting frame holds.
 class Server final : public HttpServer {
  public:
   Server(HttpServerOptions options, HttpHandler handler)
@@ -198,19 +201,21 @@ class Server final : public HttpServer {
   }
 
   awaitable<void> serve(ConnectionPtr connection) {
-    while (co_await serve_one(connection)) {
+    for (;;) {
+      const bool keep = co_await serve_one(*connection);
+      if (!keep) co_return;
     }
   }
 
   // One request; false when the connection must close.
-  awaitable<bool> serve_one(ConnectionPtr connection) {
-    beast::tcp_stream& stream = connection->stream;
+  awaitable<bool> serve_one(Connection& connection) {
+    beast::tcp_stream& stream = connection.stream;
     http::request_parser<http::string_body> parser;
     parser.header_limit(kMaxHeader);
     parser.body_limit(options_.max_body);
     stream.expires_after(options_.patience);
     auto [failure, head_bytes] =
-        co_await http::async_read_header(stream, connection->buffer, parser, kAwait);
+        co_await http::async_read_header(stream, connection.buffer, parser, kAwait);
     if (failure) {
       if (failure == http::error::body_limit) {
         co_await refuse(connection, 413, "the request is too large");
@@ -227,9 +232,10 @@ class Server final : public HttpServer {
       co_await refuse(connection, 405, "only POST is served");
       co_return false;
     }
-    if (!co_await approve_body(connection, parser.get()[http::field::expect])) co_return false;
+    const bool may_send = co_await approve_body(connection, parser.get()[http::field::expect]);
+    if (!may_send) co_return false;
     auto [body_failure, body_bytes] =
-        co_await http::async_read(stream, connection->buffer, parser, kAwait);
+        co_await http::async_read(stream, connection.buffer, parser, kAwait);
     if (body_failure) {
       if (body_failure == http::error::body_limit) {
         co_await refuse(connection, 413, "the request is too large");
@@ -237,14 +243,16 @@ class Server final : public HttpServer {
       co_return false;
     }
     const bool keep = parser.get().keep_alive();
-    HttpAnswer answer =
-        co_await run_handler(std::string(parser.get().target()), std::move(parser.get().body()));
+    const std::string target(parser.get().target());
+    HttpAnswer answer = co_await run_handler(target, parser.get().body());
     if (answer.wake_streams) wake_streams();
     if (answer.stream) {
-      co_await send_stream(connection, *answer.stream);
+      const ConnectionPtr self = connection.shared_from_this();
+      co_await send_stream(self, *answer.stream);
       co_return false;
     }
-    co_return co_await send(connection, answer, keep);
+    const bool sent = co_await send(connection, answer, keep);
+    co_return sent;
   }
 
   static bool is_malformed(const error_code& failure) {
@@ -259,59 +267,65 @@ class Server final : public HttpServer {
     return token_equal(header.substr(kScheme.size()), options_.token);
   }
 
-  awaitable<bool> approve_body(ConnectionPtr connection, std::string_view expect) {
+  awaitable<bool> approve_body(Connection& connection, std::string_view expect) {
     if (expect != "100-continue") co_return true;
     http::response<http::empty_body> go_on(http::status::continue_, 11);
-    const auto [failure, bytes] = co_await http::async_write(connection->stream, go_on, kAwait);
+    const auto [failure, bytes] = co_await http::async_write(connection.stream, go_on, kAwait);
     co_return !failure;
   }
 
-  awaitable<HttpAnswer> run_handler(std::string target, std::string body) {
-    if (!options_.handler_thread) co_return handler_(target, std::move(body));
-    co_return co_await asio::co_spawn(
-        handlers_,
-        [this, target = std::move(target),
-         body = std::move(body)]() mutable -> awaitable<HttpAnswer> {
-          if (stopping_) co_return HttpAnswer{503, {}, "text/plain", nullptr, false};
-          co_return handler_(target, std::move(body));
-        },
-        asio::use_awaitable);
+  // The arguments outlive the call: they belong to the frame of serve_one.
+  awaitable<HttpAnswer> run_handler(const std::string& target, std::string& body) {
+    if (!options_.handler_thread) {
+      HttpAnswer answer = handler_(target, std::move(body));
+      co_return answer;
+    }
+    HttpAnswer answer =
+        co_await asio::co_spawn(handlers_, on_handler_thread(target, body), asio::use_awaitable);
+    co_return answer;
   }
 
-  awaitable<bool> send(ConnectionPtr connection, const HttpAnswer& answer, bool keep) {
+  awaitable<HttpAnswer> on_handler_thread(const std::string& target, std::string& body) {
+    HttpAnswer answer;
+    answer.status = 503;
+    if (!stopping_) answer = handler_(target, std::move(body));
+    co_return answer;
+  }
+
+  awaitable<bool> send(Connection& connection, const HttpAnswer& answer, bool keep) {
     http::response<http::string_body> response(static_cast<http::status>(answer.status), 11);
     response.set(http::field::content_type, answer.content_type);
     response.keep_alive(keep);
     response.body() = answer.body;
     response.prepare_payload();
-    connection->stream.expires_after(options_.patience);
-    const auto [failure, bytes] = co_await http::async_write(connection->stream, response, kAwait);
+    connection.stream.expires_after(options_.patience);
+    const auto [failure, bytes] = co_await http::async_write(connection.stream, response, kAwait);
     co_return !failure && keep;
   }
 
   // Answers before the request was read to its end. What the client still sends is read away for a
   // bounded time: closing over unread bytes would reset the connection, and the client would see
   // the reset instead of the answer.
-  awaitable<void> refuse(ConnectionPtr connection, int status, std::string_view sentence) {
+  awaitable<void> refuse(Connection& connection, int status, std::string_view sentence) {
     HttpAnswer answer;
     answer.status = status;
     answer.body =
         options_.error_body ? options_.error_body(status, sentence) : std::string(sentence);
     co_await send(connection, answer, false);
     error_code ignored;
-    connection->stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    connection.stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
     std::string sink(16u << 10, '\0');
     uint64_t drained = 0;
-    connection->stream.expires_after(std::min(options_.patience, milliseconds(2000)));
+    connection.stream.expires_after(std::min(options_.patience, milliseconds(2000)));
     while (drained < kMaxDrained) {
       const auto [failure, bytes] =
-          co_await connection->stream.async_read_some(asio::buffer(sink), kAwait);
+          co_await connection.stream.async_read_some(asio::buffer(sink), kAwait);
       if (failure) break;
       drained += bytes;
     }
   }
 
-  awaitable<void> send_stream(ConnectionPtr connection, HttpStream& body) {
+  awaitable<void> send_stream(const ConnectionPtr& connection, HttpStream& body) {
     http::response<http::empty_body> head(http::status::ok, 11);
     head.set(http::field::content_type, "application/json");
     head.chunked(true);
@@ -322,29 +336,29 @@ class Server final : public HttpServer {
     if (failure) co_return;
     streaming_.insert(connection);
     asio::co_spawn(io_, notice_leaving(connection), asio::detached);
-    co_await send_chunks(connection, body);
+    co_await send_chunks(*connection, body);
     streaming_.erase(connection);
     error_code ignored;
     connection->stream.socket().shutdown(tcp::socket::shutdown_both, ignored);
   }
 
-  awaitable<void> send_chunks(ConnectionPtr connection, HttpStream& body) {
+  awaitable<void> send_chunks(Connection& connection, HttpStream& body) {
     bool last = false;
-    while (!connection->gone) {
+    while (!connection.gone) {
       const std::string piece = last ? std::string() : body.next(&last);
       if (piece.empty() && !last) {
-        connection->news.expires_at(asio::steady_timer::time_point::max());
-        co_await connection->news.async_wait(kAwait);
+        connection.news.expires_at(asio::steady_timer::time_point::max());
+        co_await connection.news.async_wait(kAwait);
         continue;
       }
-      connection->stream.expires_after(options_.patience);
+      connection.stream.expires_after(options_.patience);
       if (!piece.empty()) {
         const auto [failure, bytes] = co_await asio::async_write(
-            connection->stream, http::make_chunk(asio::buffer(piece)), kAwait);
+            connection.stream, http::make_chunk(asio::buffer(piece)), kAwait);
         if (failure) co_return;
       }
       if (last) {
-        co_await asio::async_write(connection->stream, http::make_chunk_last(), kAwait);
+        co_await asio::async_write(connection.stream, http::make_chunk_last(), kAwait);
         co_return;
       }
     }

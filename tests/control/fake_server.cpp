@@ -67,8 +67,8 @@ void FakeServer::serve(int fd, int connection) {
       const std::string answer = script_(connection, pending.substr(0, head + 4 + length));
       pending.erase(0, head + 4 + length);
       if (answer.empty()) break;
-      if (answer != kSilence &&
-          ::send(fd, answer.data(), answer.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(answer.size())) {
+      if (answer != kSilence && ::send(fd, answer.data(), answer.size(), MSG_NOSIGNAL) !=
+                                    static_cast<ssize_t>(answer.size())) {
         break;
       }
       continue;
@@ -82,8 +82,8 @@ void FakeServer::serve(int fd, int connection) {
 }
 
 std::string http_answer(int status, const std::string& body) {
-  return "HTTP/1.1 " + std::to_string(status) + " X\r\nContent-Length: " +
-         std::to_string(body.size()) + "\r\n\r\n" + body;
+  return "HTTP/1.1 " + std::to_string(status) +
+         " X\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
 std::string stream_head() { return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"; }

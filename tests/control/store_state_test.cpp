@@ -97,7 +97,8 @@ TEST(StoreState, HistoryIsBoundedByBytes) {
   StoreLimits limits;
   limits.history_bytes = 10'000;
   StoreState state(limits);
-  for (int i = 0; i < 100; ++i) ASSERT_TRUE(state.txn({}, {put_op("k", std::string(1000, 'x'))}, {}).ok());
+  for (int i = 0; i < 100; ++i)
+    ASSERT_TRUE(state.txn({}, {put_op("k", std::string(1000, 'x'))}, {}).ok());
   EXPECT_GT(state.first_watchable(), 90);
   EXPECT_LE(state.first_watchable(), state.revision() + 1);
   int64_t from = state.first_watchable();
