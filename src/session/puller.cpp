@@ -88,6 +88,11 @@ Status Puller::pull(const Want& want, PullTrace* trace, PullReport* report, Dead
     if (next != Next::kGoOn) continue;
     next = attempt(deadline);
     if (next == Next::kGoOn) return Status();
+    // Short attempts may be torn one after the other without ever meeting a wait.
+    if (next == Next::kRetry && cancelled_())
+      next = end(Status(Code::kCancelled, "the receiver was closed"));
+    if (next == Next::kRetry && deadline.expired())
+      next = end(Status(Code::kDeadline, "the deadline passed"));
   }
   if (status_.code() == Code::kDeadline && report_->torn != 0) {
     return Status(Code::kStarved,

@@ -273,8 +273,9 @@ TEST(SessionStaging, AFailedPullTakesTheStagedVersionAway) {
   options.staging = true;
   bool close_it = false;
   options.on_event = [&](const PullEvent& event) {
-    if (close_it && event.kind == PullEvent::Kind::kFirstBytes)
+    if (close_it && event.kind == PullEvent::Kind::kFirstBytes) {
       EXPECT_TRUE((*trainers)[0].publisher->close(soon()).ok());
+    }
   };
   auto rollout = world.roll_out(whole(world.table), options);
   ASSERT_TRUE(rollout.ok());
@@ -435,8 +436,9 @@ TEST_P(Session, APublisherThatClosesMidPullIsLost) {
   bool lost_event = false;
   ReceiverOptions options;
   options.on_event = [&](const PullEvent& event) {
-    if (event.kind == PullEvent::Kind::kFirstBytes && event.source == "trainer-1")
+    if (event.kind == PullEvent::Kind::kFirstBytes && event.source == "trainer-1") {
       EXPECT_TRUE((*trainers)[1].publisher->close(soon()).ok());
+    }
     if (event.kind == PullEvent::Kind::kSourceLost) lost_event = event.source == "trainer-1";
   };
   auto rollout = world.roll_out(whole(world.table), options);

@@ -127,7 +127,9 @@ World::World(Wire wire, uint64_t seed, int64_t rows)
 
 World::~World() {
   EXPECT_EQ(net.active_jobs, 0) << "reads are in flight after all pulls have returned";
-  if (store_job_ != nullptr) EXPECT_TRUE(store_job_->close(soon()).ok());
+  if (store_job_ != nullptr) {
+    EXPECT_TRUE(store_job_->close(soon()).ok());
+  }
 }
 
 std::shared_ptr<Job> World::open_job() {
