@@ -1,6 +1,7 @@
 #include "control/manifest.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/checked.h"
 #include "control/manifest_pieces.h"
@@ -220,6 +221,8 @@ std::string encode_manifest(const Manifest& manifest) {
 
 Result<Manifest> decode_manifest(std::span<const std::byte> bytes, const TensorTable& table) {
   if (bytes.size() > kMaxBytes) return bad("it is larger than any worker needs");
+  // The builder rounds the whole up to its widest member, so a cut in the padding shows here.
+  if (bytes.size() % alignof(uint64_t) != 0) return bad("it is truncated");
   // The verifier and the accessors ask for alignment that a span does not promise.
   std::vector<uint64_t> aligned((bytes.size() + 7) / 8);
   std::memcpy(aligned.data(), bytes.data(), bytes.size());
