@@ -101,5 +101,22 @@ TEST_F(UcxTcp, AStoppedSourceLeavesTheJobToItsDeadlineAndAbortEndsIt) {
   source_->signal(SIGCONT);
 }
 
+// A job that is dropped while UCX still fills its memory, then the same with the connection first.
+TEST_F(UcxTcp, JobsMayBeDroppedInAnyOrder) {
+  source_->signal(SIGSTOP);
+  ASSERT_TRUE(connection_->post(*job_).ok());
+  ASSERT_EQ(connection_->poll(*job_), JobState::kActive);
+  job_.reset();
+  EXPECT_FALSE(connection_->alive().ok()) << "its endpoint had to be closed";
+  source_->signal(SIGCONT);
+}
+
+TEST_F(UcxTcp, AJobMayOutliveItsConnection) {
+  ASSERT_TRUE(connection_->post(*job_).ok());
+  ASSERT_EQ(connection_->poll(*job_), JobState::kActive);
+  connection_.reset();
+  job_.reset();
+}
+
 }  // namespace
 }  // namespace wb::test

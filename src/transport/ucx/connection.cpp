@@ -29,18 +29,16 @@ Result<std::unique_ptr<Connection>> UcxConnection::make(std::shared_ptr<const Do
                                                         const UcxAddress& peer,
                                                         std::unique_ptr<Exchange> exchange) {
   WB_ASSIGN_OR_RETURN(auto worker, Worker::make(domain->context));
-  WB_ASSIGN_OR_RETURN(auto endpoint, Endpoint::make(*worker, peer.worker));
-  return std::unique_ptr<Connection>(new UcxConnection(std::move(domain), peer, std::move(exchange),
-                                                       std::move(worker), std::move(endpoint)));
+  WB_ASSIGN_OR_RETURN(auto endpoint, Endpoint::make(std::move(worker), peer.worker));
+  return std::unique_ptr<Connection>(
+      new UcxConnection(std::move(domain), peer, std::move(exchange), std::move(endpoint)));
 }
 
 UcxConnection::UcxConnection(std::shared_ptr<const DomainState> domain, const UcxAddress& peer,
-                             std::unique_ptr<Exchange> exchange, std::unique_ptr<Worker> worker,
-                             std::unique_ptr<Endpoint> endpoint)
+                             std::unique_ptr<Exchange> exchange, std::shared_ptr<Endpoint> endpoint)
     : domain_(std::move(domain)),
       peer_(peer.incarnation),
       exchange_(std::move(exchange)),
-      worker_(std::move(worker)),
       endpoint_(std::move(endpoint)) {}
 
 UcxConnection::~UcxConnection() {
@@ -83,7 +81,7 @@ Status UcxConnection::wait_for_unfinished(Deadline deadline) {
     if (deadline.expired()) {
       return Status(Code::kDeadline, "the source did not answer a UCX read in time");
     }
-    if (worker_->progress() == 0 && help_at.expired() && endpoint_->status().ok()) {
+    if (endpoint_->worker().progress() == 0 && help_at.expired() && endpoint_->status().ok()) {
       WB_RETURN_IF_ERROR(help_wire_up(deadline));
       help_at = Deadline::after(std::chrono::milliseconds(1));
     }
@@ -123,11 +121,9 @@ Result<RemoteRegion> UcxConnection::import_region(std::string_view key, Deadline
   if (region->key.slot >= kStampSlots || region->key.stamps.bytes != kStampTableBytes) {
     return Status(Code::kBadData, "a region key names a slot that no source has");
   }
-  WB_ASSIGN_OR_RETURN(region->memory,
-                      RemoteMemory::unpack(library(), endpoint_->get(), region->key.region));
+  WB_ASSIGN_OR_RETURN(region->memory, RemoteMemory::unpack(endpoint_, region->key.region));
   if (stamps_ == nullptr) {
-    WB_ASSIGN_OR_RETURN(stamps_,
-                        RemoteMemory::unpack(library(), endpoint_->get(), region->key.stamps));
+    WB_ASSIGN_OR_RETURN(stamps_, RemoteMemory::unpack(endpoint_, region->key.stamps));
   }
   WB_RETURN_IF_ERROR(make_room(4096));
   Status registered = check_stamp(*region, deadline);
@@ -195,7 +191,7 @@ Result<std::unique_ptr<ReadJob>> UcxConnection::prepare(const ReadList& list,
                       to.get()});
   }
   return std::unique_ptr<ReadJob>(std::make_unique<UcxJob>(
-      this, std::move(pieces), std::move(remote_records), std::move(local_memory)));
+      this, endpoint_, std::move(pieces), std::move(remote_records), std::move(local_memory)));
 }
 
 Result<UcxJob*> UcxConnection::own(ReadJob& job) const {
@@ -216,11 +212,12 @@ JobState UcxConnection::poll(ReadJob& job) {
   UcxJob& own_job = **found;
   if (own_job.state() != JobState::kActive) return own_job.state();
   if (endpoint_->status().ok()) {
-    own_job.post_some(library(), *endpoint_, domain_->options.window, kPollBytes);
+    own_job.post_some(domain_->options.window, kPollBytes);
   } else {
     own_job.stop(endpoint_->status());
   }
-  for (int turn = 0; turn < kPollTurns && own_job.in_flight() != 0; ++turn) worker_->progress();
+  for (int turn = 0; turn < kPollTurns && own_job.in_flight() != 0; ++turn)
+    endpoint_->worker().progress();
   if (own_job.in_flight() != 0) return JobState::kActive;
   if (!own_job.failed() && !own_job.all_posted()) return JobState::kActive;
   if (!own_job.failed()) {
@@ -238,7 +235,7 @@ Status UcxConnection::abort(ReadJob& job, Deadline deadline) {
     WB_RETURN_IF_ERROR(endpoint_->close(deadline));
     while (own_job->in_flight() != 0) {
       if (deadline.expired()) return Status(Code::kDeadline, "UCX did not end its reads in time");
-      worker_->progress();
+      endpoint_->worker().progress();
     }
   }
   own_job->end(JobState::kFailed);
@@ -277,7 +274,7 @@ Status UcxConnection::read_words(RemoteRegion region, uint64_t offset, std::span
 }
 
 Status UcxConnection::alive() {
-  worker_->progress();
+  endpoint_->worker().progress();
   return endpoint_->status();
 }
 

@@ -33,10 +33,9 @@ class UcxConnection : public Connection {
 
  private:
   UcxConnection(std::shared_ptr<const DomainState> domain, const UcxAddress& peer,
-                std::unique_ptr<Exchange> exchange, std::unique_ptr<Worker> worker,
-                std::unique_ptr<Endpoint> endpoint);
+                std::unique_ptr<Exchange> exchange, std::shared_ptr<Endpoint> endpoint);
 
-  const Library& library() const { return worker_->context().library(); }
+  const Library& library() const { return endpoint_->library(); }
   Result<UcxJob*> own(ReadJob& job) const;
   Status check_region(RemoteRegion region) const;
   // Room for `bytes` in registered memory that reads of words land in.
@@ -54,9 +53,7 @@ class UcxConnection : public Connection {
   const std::shared_ptr<const DomainState> domain_;
   const Digest peer_;  // its incarnation
   const std::unique_ptr<Exchange> exchange_;
-  // Declared in the order of life: keys end before the endpoint, it before the worker.
-  const std::unique_ptr<Worker> worker_;
-  std::unique_ptr<Endpoint> endpoint_;
+  const std::shared_ptr<Endpoint> endpoint_;
   std::shared_ptr<const Memory> room_;
   std::vector<std::shared_ptr<const RemoteRecord>> regions_;
   std::unique_ptr<RemoteMemory> stamps_;

@@ -50,14 +50,14 @@ Result<std::shared_ptr<const Context>> Context::make(const UcxOptions& options) 
 
 Context::~Context() { library_->cleanup(context_); }
 
-Result<std::unique_ptr<Worker>> Worker::make(std::shared_ptr<const Context> context) {
+Result<std::shared_ptr<Worker>> Worker::make(std::shared_ptr<const Context> context) {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   ucp_worker_h worker = nullptr;
   const ucs_status_t status = context->library().worker_create(context->get(), &params, &worker);
   if (status != UCS_OK) return ucx_status(context->library(), status, "creating a UCX worker");
-  return std::unique_ptr<Worker>(new Worker(std::move(context), worker));
+  return std::shared_ptr<Worker>(new Worker(std::move(context), worker));
 }
 
 Worker::~Worker() { context_->library().worker_destroy(worker_); }

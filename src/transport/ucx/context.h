@@ -32,7 +32,7 @@ class Context {
 // Used by one thread at a time.
 class Worker {
  public:
-  static Result<std::unique_ptr<Worker>> make(std::shared_ptr<const Context> context);
+  static Result<std::shared_ptr<Worker>> make(std::shared_ptr<const Context> context);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;

@@ -59,7 +59,7 @@ Result<std::unique_ptr<Domain>> UcxDomain::make(const DomainOptions& options) {
   return std::unique_ptr<Domain>(std::move(domain));
 }
 
-UcxDomain::UcxDomain(std::shared_ptr<DomainState> state, std::unique_ptr<Worker> worker,
+UcxDomain::UcxDomain(std::shared_ptr<DomainState> state, std::shared_ptr<Worker> worker,
                      StampTable stamps, std::shared_ptr<const Memory> stamp_memory,
                      std::string stamp_rkey, int event_fd, const Digest& incarnation)
     : state_(std::move(state)),

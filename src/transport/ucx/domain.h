@@ -56,7 +56,7 @@ class UcxDomain : public Domain {
   void progress() override;
 
  private:
-  UcxDomain(std::shared_ptr<DomainState> state, std::unique_ptr<Worker> worker, StampTable stamps,
+  UcxDomain(std::shared_ptr<DomainState> state, std::shared_ptr<Worker> worker, StampTable stamps,
             std::shared_ptr<const Memory> stamp_memory, std::string stamp_rkey, int event_fd,
             const Digest& incarnation);
 
@@ -69,7 +69,7 @@ class UcxDomain : public Domain {
   const std::string stamp_rkey_;
   RegionId next_region_ = 1;  // under state_->mutex
   std::mutex worker_mutex_;   // guards worker_
-  const std::unique_ptr<Worker> worker_;
+  const std::shared_ptr<Worker> worker_;
   const int event_fd_;
 };
 

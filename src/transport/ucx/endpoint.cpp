@@ -15,14 +15,14 @@ namespace wb::ucx {
 void Endpoint::on_error(void* self, ucp_ep_h, ucs_status_t status) {
   auto& endpoint = *static_cast<Endpoint*>(self);
   if (!endpoint.status_.ok()) return;
-  endpoint.status_ =
-      Status(Code::kPeerLost, std::string("UCX lost the peer: ") +
-                                  endpoint.worker_.context().library().status_string(status))
-          .with_vendor(static_cast<int64_t>(status));
+  endpoint.status_ = Status(Code::kPeerLost, std::string("UCX lost the peer: ") +
+                                                 endpoint.library().status_string(status))
+                         .with_vendor(static_cast<int64_t>(status));
 }
 
-Result<std::unique_ptr<Endpoint>> Endpoint::make(Worker& worker, const std::string& peer_address) {
-  std::unique_ptr<Endpoint> endpoint(new Endpoint(worker));
+Result<std::shared_ptr<Endpoint>> Endpoint::make(std::shared_ptr<Worker> worker,
+                                                 const std::string& peer_address) {
+  std::shared_ptr<Endpoint> endpoint(new Endpoint(std::move(worker)));
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -30,8 +30,9 @@ Result<std::unique_ptr<Endpoint>> Endpoint::make(Worker& worker, const std::stri
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = on_error;
   params.err_handler.arg = endpoint.get();
-  const Library& library = worker.context().library();
-  const ucs_status_t status = library.ep_create(worker.get(), &params, &endpoint->endpoint_);
+  const Library& library = endpoint->library();
+  const ucs_status_t status =
+      library.ep_create(endpoint->worker().get(), &params, &endpoint->endpoint_);
   if (status != UCS_OK) {
     endpoint->endpoint_ = nullptr;
     endpoint->closed_ = true;
@@ -50,7 +51,7 @@ Endpoint::~Endpoint() {
 
 Status Endpoint::close(Deadline deadline) {
   if (closed_) return Status();
-  const Library& library = worker_.context().library();
+  const Library& library = this->library();
   if (closing_ == nullptr) {
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -63,7 +64,7 @@ Status Endpoint::close(Deadline deadline) {
       if (deadline.expired()) {
         return Status(Code::kDeadline, "UCX did not close its endpoint in time");
       }
-      worker_.progress();
+      worker_->progress();
     }
     library.request_free(closing_);
   }
@@ -77,7 +78,7 @@ std::string Endpoint::describe() const {
   size_t size = 0;
   FILE* stream = open_memstream(&text, &size);
   if (stream == nullptr) return "";
-  worker_.context().library().ep_print_info(endpoint_, stream);
+  library().ep_print_info(endpoint_, stream);
   fclose(stream);
   std::string description(text, size);
   free(text);

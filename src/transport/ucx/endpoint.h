@@ -1,4 +1,5 @@
-// A UCX endpoint of one worker: creation, its failure, what it is made of, and its end.
+// A UCX endpoint of one worker: creation, its failure, what it is made of, and its end. Keys and
+// jobs hold it, so that they may outlive their connection.
 #pragma once
 
 #include <memory>
@@ -12,13 +13,16 @@ namespace wb::ucx {
 
 class Endpoint {
  public:
-  static Result<std::unique_ptr<Endpoint>> make(Worker& worker, const std::string& peer_address);
+  static Result<std::shared_ptr<Endpoint>> make(std::shared_ptr<Worker> worker,
+                                                const std::string& peer_address);
   // Closes by force and waits a second at most.
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
   ucp_ep_h get() const { return endpoint_; }
+  const Worker& worker() const { return *worker_; }
+  const Library& library() const { return worker_->context().library(); }
   // Ok until UCX reports that the peer is gone, or close().
   const Status& status() const { return status_; }
   // Every request on it ends, most with an error; none touches memory afterwards. kDeadline when
@@ -28,10 +32,10 @@ class Endpoint {
   std::string describe() const;
 
  private:
-  explicit Endpoint(Worker& worker) : worker_(worker) {}
+  explicit Endpoint(std::shared_ptr<Worker> worker) : worker_(std::move(worker)) {}
   static void on_error(void* self, ucp_ep_h endpoint, ucs_status_t status);
 
-  Worker& worker_;
+  const std::shared_ptr<Worker> worker_;
   ucp_ep_h endpoint_ = nullptr;
   void* closing_ = nullptr;
   bool closed_ = false;

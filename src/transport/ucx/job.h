@@ -18,14 +18,14 @@ namespace wb::ucx {
 // Larger rows are read in parts, so that one poll() stays short where UCX copies in the call.
 constexpr uint64_t kMaxGet = 4u << 20;
 
-// A region of the peer, with UCX's unpacked key, which must not outlive the endpoint.
+// A region of the peer, with UCX's unpacked key.
 struct RemoteMemory {
-  const Library* library = nullptr;
+  std::shared_ptr<Endpoint> endpoint;  // the key is its worker's
   ucp_rkey_h rkey = nullptr;
   uint64_t address = 0;
   uint64_t bytes = 0;
 
-  static Result<std::unique_ptr<RemoteMemory>> unpack(const Library& library, ucp_ep_h endpoint,
+  static Result<std::unique_ptr<RemoteMemory>> unpack(std::shared_ptr<Endpoint> endpoint,
                                                       const PackedMemory& packed);
   ~RemoteMemory();
 };
@@ -46,18 +46,25 @@ struct Piece {
   ucp_mem_h local_memory = nullptr;
 };
 
+// What UCX's completions refer to, and the memory that they fill: outlives the job if need be.
+struct Flight {
+  const Library* library = nullptr;
+  std::vector<std::shared_ptr<const Memory>> local;
+  uint32_t reads = 0;  // posted and not completed
+  Status failure;      // the first
+};
+
 class UcxJob : public ReadJob {
  public:
-  UcxJob(const Connection* owner, std::vector<Piece> pieces,
+  UcxJob(const Connection* owner, std::shared_ptr<Endpoint> endpoint, std::vector<Piece> pieces,
          std::vector<std::shared_ptr<const RemoteRecord>> remote,
-         std::vector<std::shared_ptr<const Memory>> local)
-      : owner_(owner),
-        pieces_(std::move(pieces)),
-        remote_(std::move(remote)),
-        local_(std::move(local)) {}
+         std::vector<std::shared_ptr<const Memory>> local);
+  // Of an active job: closes the endpoint and waits a second at most for its reads. Memory that UCX
+  // still writes to after that is never freed.
+  ~UcxJob() override;
 
   JobState state() const override { return state_; }
-  Status status() const override { return status_; }
+  Status status() const override { return flight_->failure; }
   uint64_t bytes_done() const override { return bytes_done_; }
 
   const Connection* owner() const { return owner_; }
@@ -65,13 +72,12 @@ class UcxJob : public ReadJob {
 
   Status start();
   // Posts reads until `window` are in flight, `budget` bytes were posted, or all are.
-  void post_some(const Library& library, const Endpoint& endpoint, uint32_t window,
-                 uint64_t budget);
+  void post_some(uint32_t window, uint64_t budget);
   // The first failure stays; no further read is posted, those in flight end.
   void stop(Status status);
-  bool failed() const { return !status_.ok(); }
+  bool failed() const { return !flight_->failure.ok(); }
   bool all_posted() const { return cursor_.piece == pieces_.size(); }
-  uint32_t in_flight() const { return in_flight_; }
+  uint32_t in_flight() const { return flight_->reads; }
   void end(JobState state) {
     state_ = state;
     if (state == JobState::kDone) bytes_done_ = bytes_posted_;
@@ -83,19 +89,17 @@ class UcxJob : public ReadJob {
     uint64_t row = 0;
     uint64_t byte = 0;
   };
-  static void on_done(void* request, ucs_status_t status, void* self);
+  static void on_done(void* request, ucs_status_t status, void* flight);
 
   const Connection* owner_;
+  const std::shared_ptr<Endpoint> endpoint_;
   const std::vector<Piece> pieces_;
   const std::vector<std::shared_ptr<const RemoteRecord>> remote_;
-  const std::vector<std::shared_ptr<const Memory>> local_;
   JobState state_ = JobState::kIdle;
-  Status status_;
+  std::unique_ptr<Flight> flight_;
   uint64_t bytes_posted_ = 0;
   uint64_t bytes_done_ = 0;
-  uint32_t in_flight_ = 0;
   Cursor cursor_;
-  const Library* library_ = nullptr;  // while active
 };
 
 }  // namespace wb::ucx
