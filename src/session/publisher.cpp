@@ -98,10 +98,10 @@ class PublisherImpl final : public Publisher {
   Status begin_update(void* stream) override {
     const auto begun = Clock::now();
     WB_ASSIGN_OR_RETURN(const Gate::Holder inside, gate_.enter());
-    WB_RETURN_IF_ERROR(check_stream(stream));
     // The epoch first, whatever follows: a caller that changes its weights in spite of an error
     // still cannot tear a reader.
     if (!snapshot_.has_value()) headers_->begin_change(0);
+    WB_RETURN_IF_ERROR(check_stream(stream));
     const Status current = check_generation();
     const std::lock_guard lock(stats_mutex_);
     stats_.last_begin_ns = ns_since(begun);
