@@ -150,7 +150,8 @@ typedef struct wb_job_options {
   const char* name;  /* NULL: "default". Jobs with other names do not see each other */
   const char* store; /* required: "embed:HOST:PORT" (this process serves the store; port 0: any) or
                         "http(s)://HOST:PORT[,...]" of an etcd v3 or of another process's store */
-  const char* token; /* this or token_file is required: authenticates the workers of the job */
+  const char* token; /* this or token_file is required, printable ASCII without spaces:
+                        authenticates the workers of the job */
   const char* token_file; /* first line of a file that only its owner may read */
   const char* host;       /* NULL: "127.0.0.1". Address of this machine that peers can reach */
   const char* transports; /* NULL: "local,ucx". Allowed ones, best first: local, ucx, verbs */

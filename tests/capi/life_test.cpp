@@ -5,30 +5,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <mutex>
-#include <new>
 #include <numeric>
-#include <set>
 #include <thread>
 
-namespace {
-
-// Counts what this thread allocates, the library's own allocations included: it takes operator new
-// from the program.
-thread_local int64_t allocations = 0;
-
-}  // namespace
-
-void* operator new(size_t bytes) {
-  ++allocations;
-  if (void* const memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#include "count_new.h"
 
 namespace {
 
@@ -134,14 +116,14 @@ TEST(Life, PublishAllocatesNothing) {
   const auto layout = whole(make_table(32, 32), trained);
   auto publisher = wb::Publisher::create(job, layout, {}, kTimeout).value();
   publisher.publish(1).or_throw();
-  const int64_t before = allocations;
+  const int64_t before = allocations_of_this_thread();
   for (uint64_t number = 2; number < 100; ++number) {
     if (wb_publisher_begin_update(publisher.get(), nullptr) != WB_OK) FAIL();
     if (wb_publisher_publish(publisher.get(), number, nullptr) != WB_OK) FAIL();
   }
-  EXPECT_EQ(allocations - before, 0);
+  EXPECT_EQ(allocations_of_this_thread() - before, 0);
   (void)wb_table_free(nullptr);
-  EXPECT_GT(allocations - before, 0) << "the counter does not see the library";
+  EXPECT_GT(allocations_of_this_thread() - before, 0) << "the counter does not see the library";
 }
 
 TEST(Life, EventsAndTimelineTellTheStepsInOrder) {

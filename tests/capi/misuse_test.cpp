@@ -4,6 +4,7 @@
 #include <weightbridge/weightbridge.h>
 
 #include <array>
+#include <atomic>
 #include <climits>
 #include <cstring>
 #include <string>

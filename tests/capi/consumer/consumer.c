@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
   memset(&job_options, 0, sizeof job_options);
   job_options.struct_size = sizeof job_options;
   job_options.store = "embed:127.0.0.1:0";
-  job_options.token = "a shared secret";
+  job_options.token = "shared-secret";
   job_options.transports = argc > 1 ? argv[1] : NULL;
   must(wb_job_open(&job_options, TIMEOUT_MS, &job), "job");
 

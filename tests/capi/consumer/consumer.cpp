@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 int main(int argc, char** argv) try {
   auto job = wb::Job::open({.store = "embed:127.0.0.1:0",
-                            .token = "a shared secret",
+                            .token = "shared-secret",
                             .transports = argc > 1 ? argv[1] : ""},
                            20s)
                  .value();
