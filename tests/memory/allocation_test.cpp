@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <set>
 
 #include "memory/headroom.h"
@@ -83,6 +84,15 @@ int in_child(void (*body)()) {
   return status;
 }
 
+rlim_t data_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    rlim_t kib = 0;
+    if (word == "VmData:" && status >> kib) return kib * 1024;
+  }
+  return 0;
+}
+
 TEST(Allocation, TheProcessesOwnLimitsAreKnown) {
   EXPECT_EQ(in_child([] {
               const rlimit limit{1u << 20, 1u << 20};
@@ -92,9 +102,11 @@ TEST(Allocation, TheProcessesOwnLimitsAreKnown) {
             }),
             0);
   EXPECT_EQ(in_child([] {
-              const rlimit limit{1u << 20, 1u << 20};
+              // Room for a sanitizer's own memory.
+              const rlim_t most = data_bytes() + (64u << 20);
+              const rlimit limit{most, most};
               setrlimit(RLIMIT_DATA, &limit);
-              const auto refused = Allocation::host(2u << 20, {});
+              const auto refused = Allocation::host(1u << 30, {});
               EXPECT_EQ(refused.status().code(), Code::kNoMemory);
               EXPECT_NE(refused.status().message().find("RLIMIT_DATA"), std::string::npos);
             }),
