@@ -121,7 +121,9 @@ enum {
   WB_C64 = 17,
   WB_F4 = 18,
   WB_F6_E2M3 = 19,
-  WB_F6_E3M2 = 20
+  WB_F6_E3M2 = 20,
+  WB_F8_E4M3_FNUZ = 21,
+  WB_F8_E5M2_FNUZ = 22
 };
 
 /* A version of the weights: the trainer's number inside one generation of trainer ranks. */

@@ -192,6 +192,8 @@ enum class DType : wb_dtype {
   kF4 = WB_F4,
   kF6E2M3 = WB_F6_E2M3,
   kF6E3M2 = WB_F6_E3M2,
+  kF8E4M3Fnuz = WB_F8_E4M3_FNUZ,
+  kF8E5M2Fnuz = WB_F8_E5M2_FNUZ,
 };
 
 struct Version {

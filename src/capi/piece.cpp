@@ -11,6 +11,29 @@
 namespace wb::capi {
 namespace {
 
+static_assert(WB_BOOL == static_cast<int>(DType::kBool));
+static_assert(WB_U8 == static_cast<int>(DType::kU8));
+static_assert(WB_I8 == static_cast<int>(DType::kI8));
+static_assert(WB_F8_E5M2 == static_cast<int>(DType::kF8E5M2));
+static_assert(WB_F8_E4M3 == static_cast<int>(DType::kF8E4M3));
+static_assert(WB_F8_E8M0 == static_cast<int>(DType::kF8E8M0));
+static_assert(WB_I16 == static_cast<int>(DType::kI16));
+static_assert(WB_U16 == static_cast<int>(DType::kU16));
+static_assert(WB_F16 == static_cast<int>(DType::kF16));
+static_assert(WB_BF16 == static_cast<int>(DType::kBF16));
+static_assert(WB_I32 == static_cast<int>(DType::kI32));
+static_assert(WB_U32 == static_cast<int>(DType::kU32));
+static_assert(WB_F32 == static_cast<int>(DType::kF32));
+static_assert(WB_I64 == static_cast<int>(DType::kI64));
+static_assert(WB_U64 == static_cast<int>(DType::kU64));
+static_assert(WB_F64 == static_cast<int>(DType::kF64));
+static_assert(WB_C64 == static_cast<int>(DType::kC64));
+static_assert(WB_F4 == static_cast<int>(DType::kF4));
+static_assert(WB_F6_E2M3 == static_cast<int>(DType::kF6E2M3));
+static_assert(WB_F6_E3M2 == static_cast<int>(DType::kF6E3M2));
+static_assert(WB_F8_E4M3_FNUZ == static_cast<int>(DType::kF8E4M3FNUZ));
+static_assert(WB_F8_E5M2_FNUZ == static_cast<int>(DType::kF8E5M2FNUZ));
+
 Status off_byte(const TensorInfo& tensor) {
   return Status(Code::kUnsupported,
                 tensor.name + " has " + std::to_string(dtype_info(tensor.dtype).bits) +

@@ -47,7 +47,7 @@ def assembly(names):
     lines = [".text"]
     for i, name in enumerate(sorted(names)):
         lines += [f".globl {name}", f".type {name},@function", f"{name}:",
-                  f"  leaq name_{i}(%rip), %rdi", "  call wrong_copy@PLT"]
+                  "  subq $8, %rsp", f"  leaq name_{i}(%rip), %rdi", "  call wrong_copy@PLT"]
     lines.append(".section .rodata")
     lines += [f'name_{i}: .asciz "{name}"' for i, name in enumerate(sorted(names))]
     lines.append('.section .note.GNU-stack,"",@progbits')
