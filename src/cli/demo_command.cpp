@@ -68,11 +68,12 @@ struct Outcome {
 class Demo {
  public:
   Demo(const DemoOptions& options, Children children)
-      : options_(options), children_(std::move(children)), results_(options) {}
+      : options_(options), children_(std::move(children)) {}
 
   // An error before any rank was started.
   Status prepare() {
     WB_RETURN_IF_ERROR(check_layouts());
+    results_ = std::make_unique<DemoResults>(options_);
     WB_RETURN_IF_ERROR(open_store());
     std::printf("%s: %s -> %s, %s, %lu versions; %u + %u processes, store at %s\n",
                 printable(options_.model).c_str(), options_.trainer.c_str(),
@@ -96,12 +97,13 @@ class Demo {
       forget_steps();
     }
     if (outcome.exit == kExitOk) {
-      if (const std::string fault = results_.fault(); !fault.empty()) outcome = {kExitWrong, fault};
+      if (const std::string fault = results_->fault(); !fault.empty())
+        outcome = {kExitWrong, fault};
     }
     return outcome;
   }
 
-  const DemoResults& results() const { return results_; }
+  const DemoResults& results() const { return *results_; }
   double seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   }
@@ -232,7 +234,7 @@ class Demo {
         case ChildEvent::Kind::kInterrupted:
           return {kExitInterrupted, "interrupted; all ranks have been ended"};
         case ChildEvent::Kind::kLine:
-          progress(results_.add(event->line));
+          progress(results_->add(event->line));
           break;
         case ChildEvent::Kind::kErrorLine:
           if (options_.verbose) {
@@ -253,7 +255,7 @@ class Demo {
     for (;;) {
       auto event = children_.next(Deadline::after(std::chrono::seconds(0)));
       if (!event.ok()) break;
-      if (event->kind == ChildEvent::Kind::kLine) progress(results_.add(event->line));
+      if (event->kind == ChildEvent::Kind::kLine) progress(results_->add(event->line));
       if (event->kind == ChildEvent::Kind::kExited &&
           (event->exit_signal != 0 || event->exit_code > kExitWrong || event->exit_code < 0)) {
         return {kExitRank, obituary(*event)};
@@ -278,7 +280,7 @@ class Demo {
 
   DemoOptions options_;
   Children children_;
-  DemoResults results_;
+  std::unique_ptr<DemoResults> results_;  // made when the number of ranks is known
   PrivateFolder folder_;
   std::unique_ptr<StoreServer> store_;
   std::string token_file_, token_, url_;

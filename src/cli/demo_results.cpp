@@ -64,19 +64,22 @@ struct DemoResults::State {
     for (const auto& [receiver, ns] : spent) longest = std::max(longest, ns);
     return longest;
   }
-  // "local, mapped memfd: same host ..." -> number of receiver-source pairs and bytes.
+  // How bytes came: "local (mapped memfd)" -> between whom, how many, and the reason of one of
+  // them.
   struct Way {
     std::set<std::string> edges;
     uint64_t bytes = 0;
+    std::string reason;
   };
   std::map<std::string, Way> ways() const {
     std::map<std::string, Way> found;
     each_pull([&](uint64_t, uint64_t receiver, const json& e) {
       for (const json& source : e.value("sources", json::array())) {
-        Way& way = found[source.value("transport", "") + " (" + source.value("mechanism", "") +
-                         "): " + source.value("reason", "")];
+        Way& way =
+            found[source.value("transport", "") + " (" + source.value("mechanism", "") + ")"];
         way.edges.insert(fmt::format("{}<-{}", receiver, source.value("worker", "")));
         way.bytes += source.value("bytes", uint64_t{0});
+        way.reason = source.value("reason", "");
       }
     });
     return found;
@@ -201,8 +204,8 @@ std::string DemoResults::State::table() const {
 std::string DemoResults::State::summary() const {
   std::string out = "\nhow the bytes came:\n";
   for (const auto& [way, use] : ways()) {
-    out += fmt::format("  {} pairs, {} by {}\n", use.edges.size(),
-                       human_bytes(static_cast<double>(use.bytes)), way);
+    out += fmt::format("  {} pairs of processes, {} by {}\n    why: {}\n", use.edges.size(),
+                       human_bytes(static_cast<double>(use.bytes)), way, use.reason);
   }
   out += fmt::format("set-up (discover, plan and prove, connect): {} for the slowest receiver\n",
                      human_time(static_cast<double>(setup_ns())));
@@ -236,7 +239,8 @@ json DemoResults::to_json(const std::string& failure, double seconds) const {
     for (const auto& [rank, event] : ranks) publishes.push_back(event);
   }
   for (const auto& [way, use] : s.ways()) {
-    ways.push_back({{"how", way}, {"pairs", use.edges.size()}, {"bytes", use.bytes}});
+    ways.push_back(
+        {{"how", way}, {"why", use.reason}, {"pairs", use.edges.size()}, {"bytes", use.bytes}});
   }
   const std::string why = failure.empty() ? fault() : failure;
   return {{"model", s.settings.model},

@@ -43,12 +43,13 @@ class VllmRank {
 
   Result<Expectation> bert() && {
     if (pp_ != 1) return Status(Code::kUnsupported, "vLLM has no pipeline parallelism for BERT");
+    // BertEmbedding makes all three tables of VocabParallelEmbedding.
     vocabulary("embeddings.word_embeddings.weight");
-    for (const char* name :
-         {"embeddings.position_embeddings.weight", "embeddings.token_type_embeddings.weight",
-          "embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias"}) {
-      b_.copy(name);
-    }
+    vocabulary("embeddings.position_embeddings.weight");
+    vocabulary("embeddings.token_type_embeddings.weight");
+    b_.copy("embeddings.LayerNorm.weight");
+    b_.copy("embeddings.LayerNorm.bias");
+    if (b_.has("embeddings.position_ids")) b_.copy("embeddings.position_ids");
     for (uint64_t i = 0; i < c_.layers; ++i) {
       const std::string prefix = "encoder.layer." + std::to_string(i);
       for (const char* kind : {".weight", ".bias"}) {

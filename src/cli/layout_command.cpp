@@ -32,7 +32,11 @@ std::string text_of(const Progression& p) {
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
+  std::string text;
+  for (const int64_t extent : shape) {
+    text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  }
+  return "[" + text + "]";
 }
 
 const char* kind_name(ExtraKind kind) {

@@ -117,6 +117,16 @@ TEST(Expectation, AgreesWithTheRulesForDenseDecoders) {
   }
 }
 
+TEST(Expectation, AgreesWithTheRulesForBert) {
+  const Fixture f = open("tiny-bert");
+  for (const char* spec :
+       {"replicated:n=1", "vllm:tp=1", "vllm:tp=4", "vllm:tp=2,dp=2", "megatron:tp=2",
+        "megatron:tp=8", "megatron:tp=2,pp=2", "megatron:tp=1,pp=3", "megatron:tp=1,pp=2,vpp=2",
+        "fsdp:shards=3", "fsdp:shards=5,flat=1"}) {
+    expect_agreement(f, spec);
+  }
+}
+
 TEST(Expectation, AgreesWithTheRulesForExperts) {
   for (const char* model : {"tiny-qwen3-moe", "tiny-deepseek-v3"}) {
     SCOPED_TRACE(model);

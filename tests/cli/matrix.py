@@ -41,7 +41,7 @@ def run_cell(arguments, trainer, rollout, mode, transport):
         return False, "not every byte was verified"
     if any(not way["how"].startswith(transport) for way in report["ways"]):
         return False, f"bytes came another way: {[way['how'] for way in report['ways']]}"
-    ways = {way["how"].split("):")[0] + ")" for way in report["ways"]}
+    ways = {way["how"] for way in report["ways"]}
     return True, (f"{report['verified_bytes']} bytes verified, {report['torn']} torn reads "
                   f"detected, {', '.join(sorted(ways))}, {seconds:.1f} s")
 
