@@ -84,6 +84,15 @@ flatbuffers::Offset<fb::Transport> put_transport(Builder* builder,
   return fb::CreateTransport(*builder, transport.kind, address, builder->CreateVector(keys));
 }
 
+// A copy of a column of 64-bit numbers. The verifier checks that a vector's length is aligned, not
+// its elements: in a hostile buffer they may lie at any multiple of four.
+template <typename T>
+std::vector<T> copy_column(const flatbuffers::Vector<T>& from) {
+  std::vector<T> out(from.size());
+  if (!out.empty()) std::memcpy(out.data(), from.Data(), out.size() * sizeof(T));
+  return out;
+}
+
 // Copies variable-length parts out of the buffer. Offsets of a hostile buffer may name one long
 // string a million times, so what is copied in all is held to the size of the whole.
 class Copier {
@@ -112,6 +121,9 @@ Status read_buffers(const fb::Buffers& from, Copier* copier, Manifest* to) {
                              from.region()->size(), from.offset()->size()}) {
     if (other != count) return bad("the columns of its buffers differ in length");
   }
+  const std::vector<int64_t> shapes = copy_column(*from.shape());
+  const std::vector<uint64_t> bytes = copy_column(*from.bytes());
+  const std::vector<uint64_t> offsets = copy_column(*from.offset());
   size_t next = 0;  // in the concatenated shapes
   for (flatbuffers::uoffset_t i = 0; i < count; ++i) {
     BufferInfo buffer;
@@ -119,15 +131,15 @@ Status read_buffers(const fb::Buffers& from, Copier* copier, Manifest* to) {
     buffer.dtype = static_cast<DType>(from.dtype()->Get(i));
     if (find_dtype(buffer.dtype) == nullptr) return bad("a buffer of unknown dtype");
     const size_t rank = from.rank()->Get(i);
-    if (rank > from.shape()->size() - next) return bad("the shapes of its buffers are truncated");
-    const int64_t* shape = from.shape()->data() + next;
-    buffer.shape.assign(shape, shape + rank);
+    if (rank > shapes.size() - next) return bad("the shapes of its buffers are truncated");
+    const auto shape = shapes.begin() + static_cast<std::ptrdiff_t>(next);
+    buffer.shape.assign(shape, shape + static_cast<std::ptrdiff_t>(rank));
     next += rank;
-    buffer.bytes = from.bytes()->Get(i);
+    buffer.bytes = bytes[i];
     to->layout.buffers.push_back(std::move(buffer));
-    to->placement.push_back({from.region()->Get(i), from.offset()->Get(i)});
+    to->placement.push_back({from.region()->Get(i), offsets[i]});
   }
-  if (next != from.shape()->size()) return bad("more shapes than buffers");
+  if (next != shapes.size()) return bad("more shapes than buffers");
   return Status();
 }
 
@@ -137,11 +149,13 @@ Status read_extras(const fb::Extras& from, Copier* copier, Manifest* to) {
        {from.offset()->size(), from.bytes()->size(), from.kind()->size(), from.names()->size()}) {
     if (other != count) return bad("the columns of its extras differ in length");
   }
+  const std::vector<uint64_t> offsets = copy_column(*from.offset());
+  const std::vector<uint64_t> bytes = copy_column(*from.bytes());
   for (flatbuffers::uoffset_t i = 0; i < count; ++i) {
     Extra extra;
     extra.buffer = from.buffer()->Get(i);
-    extra.offset = from.offset()->Get(i);
-    extra.bytes = from.bytes()->Get(i);
+    extra.offset = offsets[i];
+    extra.bytes = bytes[i];
     extra.kind = static_cast<ExtraKind>(from.kind()->Get(i));
     if (extra.kind < ExtraKind::kUnmapped || extra.kind > ExtraKind::kComputed) {
       return bad("an extra of unknown kind");
@@ -222,7 +236,7 @@ std::string encode_manifest(const Manifest& manifest) {
 Result<Manifest> decode_manifest(std::span<const std::byte> bytes, const TensorTable& table) {
   if (bytes.size() > kMaxBytes) return bad("it is larger than any worker needs");
   // The builder rounds the whole up to its widest member, so a cut in the padding shows here.
-  if (bytes.size() % alignof(uint64_t) != 0) return bad("it is truncated");
+  if (bytes.empty() || bytes.size() % alignof(uint64_t) != 0) return bad("it is truncated");
   // The verifier and the accessors ask for alignment that a span does not promise.
   std::vector<uint64_t> aligned((bytes.size() + 7) / 8);
   std::memcpy(aligned.data(), bytes.data(), bytes.size());
@@ -253,7 +267,7 @@ Result<Manifest> decode_manifest(std::span<const std::byte> bytes, const TensorT
                                        " has another tensor table (other names, dtypes or shapes)")
         .with_peer(manifest.worker);
   }
-  manifest.region_bytes.assign(from.region_bytes()->begin(), from.region_bytes()->end());
+  manifest.region_bytes = copy_column(*from.region_bytes());
   WB_RETURN_IF_ERROR(read_buffers(*from.buffers(), &copier, &manifest));
   WB_RETURN_IF_ERROR(read_extras(*from.extras(), &copier, &manifest));
   WB_RETURN_IF_ERROR(read_transports(from, &copier, &manifest));
