@@ -36,6 +36,20 @@ HttpReply post_to(const std::string& url, const std::string& target, const std::
   return reply.ok() ? *reply : HttpReply{};
 }
 
+// Starts a program with its output in a file.
+bool run(std::vector<std::string> words, const std::string& log, pid_t* pid) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  const int failure = ::posix_spawn(pid, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  return failure == 0;
+}
+
 bool enable_auth(const std::string& url) {
   const std::vector<std::pair<std::string, std::string>> steps = {
       {"/v3/auth/user/add", R"({"name":"root","password":"secret"})"},
@@ -78,20 +92,23 @@ uint16_t free_port() {
 
 bool EtcdProcess::installed() { return ::access(kEtcd, X_OK) == 0; }
 
-std::unique_ptr<EtcdProcess> EtcdProcess::start(bool auth) {
-  std::unique_ptr<EtcdProcess> etcd(new EtcdProcess);
+bool EtcdProcess::make_directory() {
   std::string pattern = (std::filesystem::temp_directory_path() / "wb-etcd-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr) return nullptr;
-  etcd->directory_ = pattern;
-  etcd->url_ = "http://127.0.0.1:" + std::to_string(free_port());
+  if (::mkdtemp(pattern.data()) == nullptr) return false;
+  directory_ = pattern;
+  return true;
+}
+
+bool EtcdProcess::spawn(const std::string& scheme, const std::vector<std::string>& more) {
+  url_ = scheme + "://127.0.0.1:" + std::to_string(free_port());
   const std::string peer = "http://127.0.0.1:" + std::to_string(free_port());
   std::vector<std::string> words = {kEtcd,
                                     "--data-dir",
-                                    etcd->directory_ + "/data",
+                                    directory_ + "/data",
                                     "--listen-client-urls",
-                                    etcd->url_,
+                                    url_,
                                     "--advertise-client-urls",
-                                    etcd->url_,
+                                    url_,
                                     "--listen-peer-urls",
                                     peer,
                                     "--initial-advertise-peer-urls",
@@ -101,26 +118,45 @@ std::unique_ptr<EtcdProcess> EtcdProcess::start(bool auth) {
                                     "--log-level",
                                     "fatal",
                                     "--unsafe-no-fsync"};
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  const std::string log = etcd->directory_ + "/log";
-  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT, 0600);
-  posix_spawn_file_actions_adddup2(&actions, 1, 2);
-  const int failure = ::posix_spawn(&etcd->pid_, kEtcd, &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (failure != 0) return nullptr;
+  words.insert(words.end(), more.begin(), more.end());
+  return run(words, directory_ + "/log", &pid_);
+}
+
+std::unique_ptr<EtcdProcess> EtcdProcess::start(bool auth) {
+  std::unique_ptr<EtcdProcess> etcd(new EtcdProcess);
+  if (!etcd->make_directory() || !etcd->spawn("http", {})) return nullptr;
   const Deadline deadline = soon();
-  while (!deadline.expired()) {
-    if (post_to(etcd->url_, "/v3/kv/range", R"({"key":"YQ=="})", "").status == 200) {
-      if (auth && !enable_auth(etcd->url_)) return nullptr;
-      return etcd;
-    }
+  while (post_to(etcd->url_, "/v3/kv/range", R"({"key":"YQ=="})", "").status != 200) {
+    if (deadline.expired()) return nullptr;
     std::this_thread::sleep_for(milliseconds(20));
   }
-  return nullptr;
+  if (auth && !enable_auth(etcd->url_)) return nullptr;
+  return etcd;
+}
+
+std::unique_ptr<EtcdProcess> EtcdProcess::start_tls() {
+  std::unique_ptr<EtcdProcess> etcd(new EtcdProcess);
+  if (!etcd->make_directory()) return nullptr;
+  const std::string key = etcd->directory_ + "/key.pem";
+  pid_t pid = -1;
+  int status = 1;
+  if (!run({"/usr/bin/openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+            "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=test", "-addext",
+            "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", etcd->ca_file()},
+           etcd->directory_ + "/openssl-log", &pid) ||
+      ::waitpid(pid, &status, 0) != pid || status != 0 ||
+      !etcd->spawn("https", {"--cert-file", etcd->ca_file(), "--key-file", key})) {
+    return nullptr;
+  }
+  StoreOptions options;
+  options.endpoints = {etcd->url_};
+  options.ca_file = etcd->ca_file();
+  const Deadline deadline = soon();
+  while (!StoreClient::connect(options, deadline).ok()) {
+    if (deadline.expired()) return nullptr;
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  return etcd;
 }
 
 EtcdProcess::~EtcdProcess() {

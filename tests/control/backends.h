@@ -8,6 +8,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/deadline.h"
 #include "control/http_client.h"
@@ -31,11 +32,16 @@ class EtcdProcess {
   static bool installed();
   // `auth`: user root with password "secret"; null when it does not come up.
   static std::unique_ptr<EtcdProcess> start(bool auth);
+  // https with a certificate for 127.0.0.1 that signs itself (made by the openssl command).
+  static std::unique_ptr<EtcdProcess> start_tls();
   ~EtcdProcess();
   const std::string& url() const { return url_; }
+  std::string ca_file() const { return directory_ + "/cert.pem"; }
 
  private:
   EtcdProcess() = default;
+  bool make_directory();
+  bool spawn(const std::string& scheme, const std::vector<std::string>& more);
   pid_t pid_ = -1;
   std::string url_;
   std::string directory_;
