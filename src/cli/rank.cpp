@@ -104,7 +104,7 @@ Result<Rank> open_rank(const RankOptions& options, LayoutRole role) {
   if (!options.etcd_password_file.empty()) {
     WB_ASSIGN_OR_RETURN(job.etcd_password, read_token_file(options.etcd_password_file));
   }
-  job.log = Log::to_stderr(options.verbose ? LogLevel::kDebug : LogLevel::kWarn);
+  job.log = Log::to_stderr(options.verbose ? LogLevel::kDebug : LogLevel::kError);
   WB_ASSIGN_OR_RETURN(rank.job, Job::open(std::move(job), options.deadline()));
   WB_ASSIGN_OR_RETURN(rank.memory, bind_memory(rank.layout, options.memory, options.huge_pages));
   return rank;

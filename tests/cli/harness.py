@@ -100,9 +100,12 @@ class Process:
         code = self.child.wait(timeout)
         for reader in self._readers:
             reader.join(timeout)
+        self.child.stdout.close()
+        self.child.stderr.close()
         return code
 
     def stop(self, number=signal.SIGTERM):
+        """Ends it with a signal, if it has not ended; returns the exit code."""
         if self.child.poll() is None:
             self.child.send_signal(number)
         return self.end()
