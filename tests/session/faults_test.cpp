@@ -2,6 +2,7 @@
 // fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <thread>
@@ -167,18 +168,37 @@ TEST(Faults, PublishersRefuseWhatReadersCouldNotTell) {
   EXPECT_EQ(publisher.stats().version, (Version{1, 6}));
 }
 
+// Live buffers larger than any machine's memory: address space that is only reserved.
 TEST(Faults, AStagingSetThatDoesNotFitIsRefusedAtCreate) {
-  World world(Wire::kFake);
-  WorkerLayout layout = whole(world.table);
-  ReceiverOptions options;
-  options.name = "rollout-0";
-  options.staging = true;
-  auto buffers = bind_new_memory(layout, MemoryKind::kHost, {});
-  ASSERT_TRUE(buffers.ok());
-  // A buffer of 4 PiB, whose memory is only claimed.
-  layout.buffers.push_back({"huge", DType::kU8, {int64_t{1} << 52}, uint64_t{1} << 52});
-  const auto bound = bind_new_memory(layout, MemoryKind::kHost, {});
-  EXPECT_EQ(bound.status().code(), Code::kNoMemory) << bound.status().to_string();
+  constexpr uint64_t kHuge = uint64_t{1} << 41;
+  void* const reserved = mmap(nullptr, kHuge, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) GTEST_SKIP() << "this machine does not reserve 2 TiB of addresses";
+  {
+    World world(Wire::kFake);
+    WorkerLayout layout = whole(world.table);
+    auto buffers = bind_new_memory(layout, MemoryKind::kHost, {});
+    ASSERT_TRUE(buffers.ok());
+    layout.buffers.push_back({"huge", DType::kU8, {static_cast<int64_t>(kHuge)}, kHuge});
+    auto claimed = Allocation::caller(reserved, kHuge);
+    ASSERT_TRUE(claimed.ok()) << claimed.status().to_string();
+    buffers->push_back({*claimed, 0});
+    ReceiverOptions options;
+    options.name = "rollout-0";
+    options.staging = true;
+    const auto receiver =
+        Receiver::create(world.open_job(), world.table, layout, *buffers, options, soon());
+    EXPECT_EQ(receiver.status().code(), Code::kNoMemory) << receiver.status().to_string();
+    EXPECT_THAT(receiver.status().message(), HasSubstr("staging set of rollout-0"));
+    EXPECT_EQ(world.net.regions, 0);
+    PublisherOptions snapshots;
+    snapshots.mode = PublishMode::kSnapshot;
+    const auto publisher =
+        Publisher::create(world.open_job(), world.table, layout, *buffers, snapshots, soon());
+    EXPECT_EQ(publisher.status().code(), Code::kNoMemory) << publisher.status().to_string();
+    EXPECT_THAT(publisher.status().message(), HasSubstr("snapshot slot 1 of 2"));
+  }
+  munmap(reserved, kHuge);
 }
 
 TEST(Faults, ASourceThatMustHelpGetsAThread) {
