@@ -19,7 +19,7 @@ Bytes changed(const Bytes& from, const char* tensor, uint64_t version, uint64_t 
   return out;
 }
 
-constexpr uint32_t kWidths[] = {1, 2, 3, 4, 8};
+const std::vector<uint32_t> kWidths = {1, 2, 3, 4, 8};
 
 RC_GTEST_PROP(ChangeRule, EveryElementDiffersBetweenNearVersions, ()) {
   const uint32_t width = *rc::gen::elementOf(kWidths);
