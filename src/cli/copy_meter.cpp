@@ -9,7 +9,7 @@
 namespace wb::cli {
 
 Result<CopyMeter> CopyMeter::make(uint64_t bytes, const std::string& memory, bool huge_pages) {
-  const uint64_t chunk = std::clamp<uint64_t>(bytes, 1, uint64_t{256} << 20);
+  const uint64_t chunk = std::clamp<uint64_t>(bytes, 1, uint64_t{128} << 20);
   WorkerLayout two;
   for (const char* name : {"from", "to"}) {
     two.buffers.push_back({name, DType::kU8, {static_cast<int64_t>(chunk)}, chunk});

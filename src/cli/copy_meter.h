@@ -11,7 +11,7 @@
 namespace wb::cli {
 
 // Copies between two buffers of the same kind of memory as the weights, of the size of the weights
-// but at most 256 MiB each (several times the caches); larger amounts are copied in rounds.
+// but at most 128 MiB each (several times the caches); larger amounts are copied in rounds.
 class CopyMeter {
  public:
   static Result<CopyMeter> make(uint64_t bytes, const std::string& memory, bool huge_pages);

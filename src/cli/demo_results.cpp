@@ -210,7 +210,7 @@ std::string DemoResults::State::summary() const {
   out += fmt::format("set-up (discover, plan and prove, connect): {} for the slowest receiver\n",
                      human_time(static_cast<double>(setup_ns())));
   const uint64_t torn = sum("torn");
-  out += fmt::format("torn reads detected: {}, each retried; versions skipped by receivers: {}\n",
+  out += fmt::format("torn reads detected and retried: {}; versions skipped by receivers: {}\n",
                      torn, sum("skipped"));
   out += fmt::format("bytes verified: {} of {} needed; padding bytes found zero: {}\n",
                      sum("verified"), sum("needed"), sum("padding"));
