@@ -413,7 +413,7 @@ enum {
   WB_STEP_DISCOVER = 1,
   WB_STEP_PLAN = 2,
   WB_STEP_CONNECT = 3,
-  WB_STEP_WAIT = 4, /* for a version that all needed sources hold */
+  WB_STEP_WAIT = 4, /* for the trainer ranks to form, then for a version that all sources hold */
   WB_STEP_READ = 5,
   WB_STEP_CHECK = 6, /* second look at the sources' headers */
   WB_STEP_INSTALL = 7

@@ -143,9 +143,12 @@ Puller::Next Puller::find_sources(Deadline deadline) {
   milliseconds wait = kLookUpFirst;
   Formation formation;
   while (true) {
+    {
+      const StepScope waiting(trace_, PullStep::kWait);
+      const Status formed = wait_formation(&formation, deadline);
+      if (!formed.ok()) return end(formed);
+    }
     StepScope discovery(trace_, PullStep::kDiscover);
-    const Status formed = wait_formation(&formation, deadline);
-    if (!formed.ok()) return end(formed);
     if (lost_.empty() && sources_.current(formation)) break;
     const Status status = sources_.assemble(formation, lost_, trace_, &discovery, deadline);
     discovery.end();

@@ -28,12 +28,12 @@ enum class MemoryState : uint8_t {
   kTorn = 3,       // bytes of unknown versions: pull again before use
 };
 
-// Steps of a pull, in order of time; also the events of ReceiverOptions::on_event.
+// Steps of a pull; also the events of ReceiverOptions::on_event.
 enum class PullStep : uint8_t {
   kDiscover = 1,  // formation, manifests
   kPlan = 2,      // plan and proof
   kConnect = 3,   // transports, jobs
-  kWait = 4,      // for a version that all needed sources hold
+  kWait = 4,      // for the trainer ranks to form, then for a version that all needed sources hold
   kRead = 5,      // posting to last completion
   kCheck = 6,     // second look at the headers
   kInstall = 7,   // zero fill; install() of a staging set
