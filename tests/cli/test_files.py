@@ -88,7 +88,7 @@ class Checkpoints(harness.Case):
             with self.subTest(change.__name__):
                 folder = harness.copy_model("tiny-qwen3", "lie")
                 rewrite_header(folder, change)
-                self.assert_fails(show(folder), code, name)
+                self.assert_fails(show(folder), code)
 
     def test_index_that_points_outside(self):
         folder = harness.copy_model("tiny-qwen3-moe", "index")
@@ -118,21 +118,20 @@ class Tokens(harness.Case):
 
 
 class Dump(harness.Case):
-    def pull(self, *words, **options):
+    def pull(self, name, rollout, rank, *words, **options):
         token = harness.token_file()
-        publisher = self.start("publish", "--model", harness.model("tiny-qwen3"), "--trainer",
+        publisher = self.start("publish", "--model", harness.model(name), "--trainer",
                                "megatron:tp=1", "--rank", 0, "--store", "embed:127.0.0.1:0",
-                               "--token-file", token, "--values", "checkpoint", "--hold", "--json")
-        ready = publisher.wait_for_event("published")
-        self.assertEqual(ready["version"], 1)
+                               "--token-file", token, "--values", "checkpoint", "--json")
+        publisher.wait_for_event("published")
         url = publisher.wait_for_event("ready")["store"]
-        return run("pull", "--model", harness.model("tiny-qwen3"), "--rollout", "vllm:tp=4",
-                   "--rank", 3, "--store", url, "--token-file", token, "--values", "checkpoint",
-                   "--verify", "--timeout", 30, *words, **options)
+        return run("pull", "--model", harness.model(name), "--rollout", rollout, "--rank", rank,
+                   "--store", url, "--token-file", token, "--values", "checkpoint", "--verify",
+                   "--timeout", 30, *words, **options)
 
     def test_is_what_the_framework_holds(self):
         file = harness.scratch("dump") / "rank3.safetensors"
-        result = self.pull("--dump", file)
+        result = self.pull("tiny-qwen3", "vllm:tp=4", 3, "--dump", file)
         self.assertEqual(result.returncode, 0, result.stderr)
         held = harness.read_safetensors(file)
         source = harness.read_safetensors(harness.model("tiny-qwen3") / "model.safetensors")
@@ -158,17 +157,19 @@ class Dump(harness.Case):
 
     def test_disk_full_leaves_nothing(self):
         folder = harness.scratch("full")
-        # SIGXFSZ stays ignored, as Python has it: writing past the limit is an error, as on a full
-        # disk.
-        result = self.pull("--dump", folder / "rank3.safetensors", "--memory", "host",
-                           restore_signals=False,
+        # A limit on the size of files stands for a full disk: 20 MB do not fit into 8 MB. SIGXFSZ
+        # stays ignored, as Python has it, so that writing past the limit is an error.
+        result = self.pull("small-llama", "replicated:n=1", 0, "--dump", folder / "all.safetensors",
+                           "--memory", "host", "--transport", "local", restore_signals=False,
                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE,
-                                                                 (60000, 60000)))
-        self.assert_fails(result, 14)
+                                                                 (8 << 20, 8 << 20)))
+        self.assert_fails(result, 14, "all.safetensors")
+        self.assertIn("verified", result.stdout)
         self.assertEqual(os.listdir(folder), [])
 
     def test_no_such_folder(self):
-        self.assert_fails(self.pull("--dump", "/nowhere/at/all.safetensors"), 10)
+        self.assert_fails(self.pull("tiny-qwen3", "vllm:tp=1", 0, "--dump",
+                                    "/nowhere/at/all.safetensors"), 10)
 
 
 if __name__ == "__main__":
