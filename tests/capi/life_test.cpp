@@ -110,6 +110,25 @@ TEST(Life, StridedTransposedAndPaddedPieces) {
   }
 }
 
+TEST(Life, APieceWithoutStridesIsDense) {
+  const auto table = make_table(4, 6);
+  std::vector<int32_t> trained(24), served(6, -1);
+  std::iota(trained.begin(), trained.end(), 0);
+  const auto have = whole(table, trained);
+  auto need = wb::Layout::create(table).value();
+  const auto buffer =
+      need.add_buffer(
+              {.name = "part", .dtype = wb::DType::kI32, .shape = {3, 2}, .data = served.data()})
+          .value();
+  need.add_piece({.tensor = "w", .buffer = buffer, .start = {1, 2}, .count = {3, 2}}).or_throw();
+  auto job = open_job();
+  auto publisher = wb::Publisher::create(job, have, {}, kTimeout).value();
+  publisher.publish(1).or_throw();
+  auto receiver = wb::Receiver::create(job, need, {.name = "r"}, kTimeout).value();
+  EXPECT_TRUE(receiver.pull(wb::latest, kTimeout).ok());
+  EXPECT_EQ(served, (std::vector<int32_t>{8, 9, 14, 15, 20, 21}));
+}
+
 TEST(Life, PublishAllocatesNothing) {
   std::vector<int32_t> trained(1024);
   auto job = open_job();
@@ -330,6 +349,26 @@ TEST(LifeMemory, ManyBuffersInOneAllocationAreOneRegion) {
   const auto report = receiver.pull(wb::latest, kTimeout).value();
   EXPECT_EQ(report.sources.at(0).mechanism, "mapped memfd") << "the region is not the shared one";
   EXPECT_EQ(served, std::vector<uint8_t>(300, 7));
+}
+
+TEST(LifeMemory, AllocatedBuffersAreRecognisedInAnotherLayout) {
+  const auto table = make_table(2, 2);
+  auto owner = wb::Layout::create(table).value();
+  owner.add_tensor("w").value();
+  owner.allocate().or_throw();
+  void* const data = owner.buffers().value().at(0).data;
+  std::memset(data, 1, 16);
+  auto have = wb::Layout::create(table).value();
+  have.add_tensor("w", data, 16).value();
+  std::vector<int32_t> served(4);
+  const auto need = whole(table, served);
+  auto job = open_job();
+  auto publisher = wb::Publisher::create(job, have, {}, kTimeout).value();
+  publisher.publish(1).or_throw();
+  auto receiver = wb::Receiver::create(job, need, {.name = "r"}, kTimeout).value();
+  const auto report = receiver.pull(wb::latest, kTimeout).value();
+  EXPECT_EQ(report.sources.at(0).mechanism, "mapped memfd");
+  EXPECT_EQ(served, std::vector<int32_t>(4, 0x01010101));
 }
 
 TEST(LifeMemory, AdoptedAndUnknownMemoryMix) {
