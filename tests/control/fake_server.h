@@ -40,6 +40,25 @@ class FakeServer {
   std::vector<int> sockets_;
 };
 
+// An answer that a test changes while the server's threads read it.
+class SharedText {
+ public:
+  explicit SharedText(std::string text = "") : text_(std::move(text)) {}
+  SharedText& operator=(std::string text) {
+    const std::lock_guard lock(mutex_);
+    text_ = std::move(text);
+    return *this;
+  }
+  std::string get() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string text_;
+};
+
 // "HTTP/1.1 STATUS ...", with the length of `body`.
 std::string http_answer(int status, const std::string& body);
 // The head of an answer without end, and one chunk of it.

@@ -165,8 +165,8 @@ TEST(Peer, ManyCallersAtOnce) {
 }
 
 TEST(Peer, AnswersOfAHostilePeerAreRefused) {
-  std::string answer;
-  FakeServer server([&](int, const std::string&) { return answer; });
+  test::SharedText answer;
+  FakeServer server([&](int, const std::string&) { return answer.get(); });
   const auto call = [&] {
     return peer_call(server.address(), kToken, "echo", "", Deadline::after(milliseconds(2000)))
         .status()

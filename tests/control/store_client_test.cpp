@@ -118,8 +118,8 @@ TEST(StoreClient, AChangeIsNeverSentTwice) {
 }
 
 TEST(StoreClient, MalformedAnswersAreBadData) {
-  std::string answer = http_answer(200, kFine);
-  FakeServer server([&](int, const std::string&) { return answer; });
+  test::SharedText answer(http_answer(200, kFine));
+  FakeServer server([&](int, const std::string&) { return answer.get(); });
   const auto client = connect({server.url()});
   ASSERT_NE(client, nullptr);
   const std::vector<std::string> bodies = {
@@ -149,10 +149,10 @@ TEST(StoreClient, MalformedAnswersAreBadData) {
 }
 
 TEST(StoreClient, AWatchThatTheStoreCancelsIsTyped) {
-  std::string lines;
+  test::SharedText lines;
   FakeServer server([&](int, const std::string& request) -> std::string {
     if (!asks(request, "/v3/watch")) return http_answer(200, kFine);
-    return test::stream_head() + test::chunk(lines);
+    return test::stream_head() + test::chunk(lines.get());
   });
   const auto client = connect({server.url()});
   ASSERT_NE(client, nullptr);

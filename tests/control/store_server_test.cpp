@@ -153,7 +153,7 @@ TEST(StoreServer, FieldsThatAreNotServedAreNotPassedOver) {
 // it reads again it gets every event in order, is told that it fell behind, or finds its connection
 // closed (on a machine so slow that the store's patience ended first).
 TEST(StoreServer, ASlowWatcherHoldsNobodyUp) {
-  constexpr int kPuts = 80;
+  constexpr int kPuts = 50;
   const auto server = listen();
   const auto client = connect(*server);
   const auto watch = client->watch("s", 0, soon());
