@@ -61,7 +61,7 @@ install_packages() {
 configure() {
   local dir=$1
   shift
-  export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache} CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+  export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 # another clone of the tree finds what this one compiled
   [ -f "$dir/build.ninja" ] && return 0
   rm -rf "$dir"
   CXX="ccache ${CXX:-g++}" quietly "setup-$(basename "$dir")" meson setup "$dir" "$root" "$@"
