@@ -363,8 +363,9 @@ WB_API wb_code wb_publisher_create(wb_job* job, const wb_layout* layout,
 
 /* In-place: from here to wb_publisher_publish() the buffers may change; create() has begun the
  * first update. Snapshot: no effect. `stream`: the CUDA stream whose earlier work precedes the
- * change, or NULL; WB_UNSUPPORTED when not NULL in a build without CUDA. Never waits for readers.
- * One thread at a time. */
+ * change, or NULL; WB_UNSUPPORTED when not NULL in a build without CUDA. WB_GENERATION_CHANGED
+ * (in-place): the update has begun all the same; rejoin before publishing it. Never waits for
+ * readers. One thread at a time. */
 WB_API wb_code wb_publisher_begin_update(wb_publisher* publisher, void* stream) WB_NOEXCEPT;
 
 /* The buffers hold version `number`, which is greater than the last one of this generation. Never
@@ -374,8 +375,8 @@ WB_API wb_code wb_publisher_begin_update(wb_publisher* publisher, void* stream) 
 WB_API wb_code wb_publisher_publish(wb_publisher* publisher, uint64_t number,
                                     void* stream) WB_NOEXCEPT;
 
-/* Joins the newest set of trainer ranks with the weights that the buffers hold, and waits until
- * the set is complete. One thread at a time. */
+/* Joins the newest set of trainer ranks and waits until it is complete. What was published before
+ * is gone for readers; in-place, an update has begun, as after create(). One thread at a time. */
 WB_API wb_code wb_publisher_rejoin(wb_publisher* publisher, int64_t timeout_ms) WB_NOEXCEPT;
 
 /* `stats->struct_size` is set by the caller. */
