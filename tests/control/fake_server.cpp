@@ -51,7 +51,7 @@ void FakeServer::accept_loop() {
     if (fd < 0) continue;
     const std::lock_guard lock(mutex_);
     sockets_.push_back(fd);
-    const int connection = connections_++;
+    const int connection = static_cast<int>(sockets_.size()) - 1;
     threads_.emplace_back([this, fd, connection] { serve(fd, connection); });
   }
 }
@@ -63,7 +63,6 @@ void FakeServer::serve(int fd, int connection) {
     const size_t at = pending.find("Content-Length: ");
     const size_t length = at == std::string::npos ? 0 : std::stoul(pending.substr(at + 16));
     if (head != std::string::npos && pending.size() >= head + 4 + length) {
-      ++requests_;
       const std::string answer = script_(connection, pending.substr(0, head + 4 + length));
       pending.erase(0, head + 4 + length);
       if (answer.empty()) break;

@@ -22,8 +22,6 @@ class FakeServer {
   ~FakeServer();
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   std::string url() const { return "http://" + address(); }
-  int connections() const { return connections_; }
-  int requests() const { return requests_; }
 
  private:
   void accept_loop();
@@ -33,8 +31,6 @@ class FakeServer {
   int listener_ = -1;
   uint16_t port_ = 0;
   std::atomic<bool> stopping_{false};
-  std::atomic<int> connections_{0};
-  std::atomic<int> requests_{0};
   std::mutex mutex_;
   std::vector<std::thread> threads_;
   std::vector<int> sockets_;
