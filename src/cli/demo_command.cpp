@@ -181,28 +181,23 @@ class Demo {
   std::vector<std::string> common(const char* command, const std::string& spec,
                                   uint32_t rank) const {
     const char* side = std::string_view(command) == "publish" ? "--trainer" : "--rollout";
-    return {command,
-            "--model",
-            options_.model,
-            side,
-            spec,
-            "--rank",
-            std::to_string(rank),
-            "--store",
-            url_,
-            "--token-file",
-            token_file_,
-            "--job",
-            job_,
-            "--transport",
-            options_.transport,
-            "--timeout",
-            fmt::format("{}", options_.timeout),
-            "--receivers",
-            std::to_string(options_.receivers),
-            "--overlap",
-            std::to_string(options_.overlap()),
-            "--json"};
+    std::vector<std::string> words{command};
+    const auto add = [&](const char* option, std::string value) {
+      words.insert(words.end(), {option, std::move(value)});
+    };
+    add("--model", options_.model);
+    add(side, spec);
+    add("--rank", std::to_string(rank));
+    add("--store", url_);
+    add("--token-file", token_file_);
+    add("--job", job_);
+    add("--transport", options_.transport);
+    add("--timeout", fmt::format("{}", options_.timeout));
+    add("--receivers", std::to_string(options_.receivers));
+    add("--overlap", std::to_string(options_.overlap()));
+    words.emplace_back("--json");
+    if (options_.verbose) words.emplace_back("--verbose");
+    return words;
   }
 
   Status start() {

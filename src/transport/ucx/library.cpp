@@ -1,11 +1,13 @@
 #include "transport/ucx/library.h"
 
 #include <dlfcn.h>
+#include <glob.h>
 #include <signal.h>
 
 #include <array>
 #include <map>
 #include <mutex>
+#include <string>
 
 namespace wb::ucx {
 namespace {
@@ -43,9 +45,37 @@ class Resolver {
   std::string missing_;
 };
 
+// A program linked with -rdynamic that has a UCX of its own stands first in the dynamic linker's
+// search: our UCX would call its functions. Then, and only then, each library looks in itself and
+// its needs first; sanitizers refuse that.
+int open_flags() {
+  const int flags = RTLD_NOW | RTLD_LOCAL;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return flags;
+#else
+  return dlsym(RTLD_DEFAULT, "ucs_init") == nullptr ? flags : flags | RTLD_DEEPBIND;
+#endif
+}
+
+// UCX opens its modules itself, without that flag. It gets those that are open already, so they are
+// opened here first. What does not open is UCX's to report.
+void open_modules(const Library& library, int flags) {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(library.init_version), &info) == 0) return;
+  std::string pattern(info.dli_fname);
+  pattern.erase(pattern.rfind('/') + 1);
+  pattern += "ucx/libuc*.so.[0-9]";
+  glob_t found{};
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+    for (size_t i = 0; i < found.gl_pathc; ++i) dlopen(found.gl_pathv[i], flags);
+  }
+  globfree(&found);
+}
+
 Result<std::shared_ptr<const Library>> load(const std::string& name) {
   const KeepSignalHandlers keep;
-  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const int flags = open_flags();
+  void* handle = dlopen(name.c_str(), flags);
   if (handle == nullptr) {
     return Status(Code::kUnsupported, "UCX is not usable here: " + std::string(dlerror()) +
                                           " (Debian: apt install libucx0)");
@@ -83,6 +113,7 @@ Result<std::shared_ptr<const Library>> load(const std::string& name) {
     return Status(Code::kUnsupported,
                   name + " has no " + resolve.missing() + ": UCX 1.13 or later is needed");
   }
+  if ((flags & RTLD_DEEPBIND) != 0) open_modules(*library, flags);
   unsigned major = 0;
   unsigned minor = 0;
   unsigned release = 0;
