@@ -7,13 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__SANITIZE_THREAD__)
-#define WB_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define WB_TSAN 1
-#endif
-#endif
+#include "base/sanitizer.h"
 
 namespace wb {
 

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <string>
 
+#include "base/sanitizer.h"
+
 namespace wb::ucx {
 namespace {
 
@@ -50,7 +52,7 @@ class Resolver {
 // its needs first; sanitizers refuse that.
 int open_flags() {
   const int flags = RTLD_NOW | RTLD_LOCAL;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(WB_ASAN) || defined(WB_TSAN)
   return flags;
 #else
   return dlsym(RTLD_DEFAULT, "ucs_init") == nullptr ? flags : flags | RTLD_DEEPBIND;
