@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/status.h"
+#include "weightbridge/weightbridge.h"
 
 namespace wb::capi {
 
@@ -37,7 +38,7 @@ Result<T> read_sized(const T* given, const char* what) {
     if (bytes[i] != 0) {
       return Status(Code::kUnsupported, std::string(what) + " of a newer program sets byte " +
                                             std::to_string(i) + ", which this library (" +
-                                            WB_LIBRARY_VERSION + ") does not know");
+                                            wb_version() + ") does not know");
     }
   }
   std::memcpy(&known, given, std::min(size, sizeof(T)));
