@@ -30,7 +30,7 @@ parser.add_argument("--flags", default="")
 parser.add_argument("documents", nargs="+", help="files, or folders of them")
 arguments = parser.parse_args()
 
-folder = pathlib.Path(arguments.library).parent
+folder = pathlib.Path(arguments.library).resolve().parent
 failed, done = 0, {"run": 0, "compile": 0, "body": 0}
 
 
