@@ -10,14 +10,14 @@ python=/usr/bin/python3 # Debian's: the one that apt's numpy belongs to
 # What the library and the command need to build ...
 build_packages=(
   g++ meson ninja-build pkg-config ccache ca-certificates
-  libboost1.81-dev libcli11-dev libflatbuffers-dev flatbuffers-compiler libfmt-dev libhwloc-dev
+  libboost1.81-dev libcli11-dev libflatbuffers-dev flatbuffers-compiler libfmt-dev
   libspdlog-dev libssl-dev libucx-dev libxxhash-dev nlohmann-json3-dev
   python3 python3-numpy python3-pip
 )
 # ... and what the tests need on top of it.
 test_packages=(
-  binutils clang-14 clang-format-14 clang-tidy-14 etcd-server git libclang-rt-14-dev libbenchmark-dev
-  libgmock-dev libgtest-dev librapidcheck-dev python3-venv spin ucx-utils
+  binutils clang clang-format-14 clang-tidy-14 etcd-server git libclang-rt-14-dev libgflags-dev
+  libgmock-dev libgtest-dev librapidcheck-dev spin ucx-utils
 )
 
 stage_begin=$SECONDS

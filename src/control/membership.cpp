@@ -1,6 +1,8 @@
 #include "control/membership.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -15,6 +17,9 @@ using wire::Json;
 
 constexpr int64_t kRecordVersion = 1;
 constexpr uint32_t kMaxWorld = 1u << 16;
+// Longer than the lease of a worker that died just before: it must not look alive.
+constexpr std::chrono::seconds kLeasesEnd{12};
+constexpr milliseconds kLookAgain{200};
 
 std::string job_prefix(const std::string& job) { return "/weightbridge/" + job + "/"; }
 
@@ -108,6 +113,20 @@ Formation joined(const Formation* now, uint32_t rank, uint32_t world, const Dige
   return next;
 }
 
+// A set of another size is a restart of the job once the old workers are gone, and a mistake while
+// they live. Names one that lives.
+Result<std::optional<std::string>> living_member(StoreClient& store, const std::string& job,
+                                                 const Formation& formation, Deadline deadline) {
+  WB_ASSIGN_OR_RETURN(const auto workers, read_workers(store, source_prefix(job), deadline));
+  for (const WorkerRecord& worker : workers) {
+    const auto& members = formation.members;
+    if (std::find(members.begin(), members.end(), worker.incarnation) != members.end()) {
+      return std::optional<std::string>(worker.worker);
+    }
+  }
+  return std::optional<std::string>();
+}
+
 std::string missing_ranks(const Formation& formation) {
   constexpr size_t kShown = 8;
   std::string text;
@@ -162,11 +181,27 @@ Result<Formation> join_formation(StoreClient& store, const std::string& job, uin
                                  uint32_t world, const Digest& incarnation, Deadline deadline) {
   WB_RETURN_IF_ERROR(check_caller(job, rank, world, incarnation));
   const std::string key = formation_key(job);
+  const Deadline leases_end = deadline.capped(kLeasesEnd);
   for (unsigned round = 0;; ++round) {
     const auto now = read_formation(store, job, deadline);
     const bool absent = now.status().code() == Code::kNotFound;
     if (!now.ok() && !absent) return now.status();
     if (!absent && holds(*now, rank, world, incarnation)) return now;
+    if (!absent && now->members.size() != world) {
+      WB_ASSIGN_OR_RETURN(const auto living, living_member(store, job, *now, deadline));
+      if (living.has_value()) {
+        if (leases_end.remaining() <= 2 * kLookAgain) {
+          return Status(Code::kMismatch, "job " + job + " runs with " +
+                                             std::to_string(now->members.size()) +
+                                             " trainer ranks (" + *living + " is alive): rank " +
+                                             std::to_string(rank) + " of " + std::to_string(world) +
+                                             " does not belong to it")
+              .with_peer(*living);
+        }
+        std::this_thread::sleep_until(leases_end.capped(kLookAgain).when());
+        continue;
+      }
+    }
 
     Formation next = joined(absent ? nullptr : &*now, rank, world, incarnation);
     const auto result = store.txn({{key, absent ? 0 : now->revision}},

@@ -50,7 +50,8 @@ Status check_job_name(const std::string& job);
 Result<Formation> read_formation(StoreClient& store, const std::string& job, Deadline deadline);
 
 // Joins rank `rank` of `world`; returns the record that holds the caller. Retries lost transactions
-// until the deadline. Does not wait for the others.
+// until the deadline. Does not wait for the others. kMismatch: the record is of another world and
+// workers of it live; they are given 12 s at most, for one that died is forgotten by its lease.
 Result<Formation> join_formation(StoreClient& store, const std::string& job, uint32_t rank,
                                  uint32_t world, const Digest& incarnation, Deadline deadline);
 

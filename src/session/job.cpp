@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <optional>
 #include <string_view>
+#include <thread>
 
 #include "control/membership.h"
 #include "session/job_internal.h"
@@ -13,6 +15,8 @@ namespace wb {
 namespace {
 
 constexpr std::string_view kEmbed = "embed:";
+constexpr std::chrono::seconds kStoreStarts{5};
+constexpr std::chrono::milliseconds kTryAgain{100};
 
 struct HostPort {
   std::string host;
@@ -68,8 +72,22 @@ class JobImpl final : public JobInternal {
       store_url_ = options_.store;
       store.endpoints = split_commas(options_.store);
     }
-    WB_ASSIGN_OR_RETURN(store_, StoreClient::connect(std::move(store), deadline));
-    return Status();
+    return connect_store(store, deadline);
+  }
+
+  // All processes of a job are often started together: a store that is not there yet is given a
+  // moment, one that refuses us is not.
+  Status connect_store(const StoreOptions& store, Deadline deadline) {
+    const Deadline started = deadline.capped(kStoreStarts);
+    while (true) {
+      auto client = StoreClient::connect(store, deadline);
+      if (client.ok()) {
+        store_ = std::move(client).value();
+        return Status();
+      }
+      if (client.status().code() != Code::kUnavailable || started.expired()) return client.status();
+      std::this_thread::sleep_until(started.capped(kTryAgain).when());
+    }
   }
 
   Status open_transports() {

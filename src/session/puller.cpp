@@ -142,6 +142,7 @@ Puller::Next Puller::find_sources(Deadline deadline) {
   drop_failed();
   milliseconds wait = kLookUpFirst;
   Formation formation;
+  Status reason;
   while (true) {
     {
       const StepScope waiting(trace_, PullStep::kWait);
@@ -161,7 +162,9 @@ Puller::Next Puller::find_sources(Deadline deadline) {
     const bool newer = watch_->revision() != formation.revision;
     if (!newer && status.code() == Code::kPeerLost && (!lost_.empty() || !failures_.empty()))
       return end(status);
-    if (deadline.expired()) return end(status);
+    // A look that the deadline cut short says less than the one before it.
+    if (reason.ok() || status.code() != Code::kDeadline) reason = status;
+    if (deadline.expired()) return end(reason);
     if (cancelled_()) return end(Status(Code::kCancelled, "the receiver was closed"));
     watch_->wait_newer(formation.revision, deadline.capped(wait));
     wait = std::min(2 * wait, kLookUpMost);

@@ -115,6 +115,26 @@ TEST_P(Membership, AnotherWorldIsAnotherGeneration) {
   EXPECT_TRUE(formed.complete());
 }
 
+TEST_P(Membership, AnotherWorldIsRefusedWhileTheRunningOneLives) {
+  const auto ids = incarnations(2);
+  for (uint32_t rank = 0; rank < 2; ++rank) join(rank, 2, ids[rank]);
+  WorkerRecord record;
+  record.worker = "trainer-0";
+  record.incarnation = ids[0];
+  record.endpoint = "127.0.0.1:1";
+  const auto living =
+      Registration::start(client_, source_prefix("job") + "0/" + ids[0].hex(), record, 5, soon());
+  ASSERT_TRUE(living.ok()) << living.status().to_string();
+  const auto refused =
+      join_formation(*client_, "job", 1, 4, random_id(), Deadline::after(milliseconds(700)));
+  EXPECT_EQ(refused.status().code(), Code::kMismatch) << refused.status().to_string();
+  EXPECT_EQ(refused.status().facts().peer, "trainer-0");
+  EXPECT_EQ(read_formation(*client_, "job", soon())->members, ids)
+      << "the running job is as it was";
+  ASSERT_TRUE((*living)->close(soon()).ok());
+  EXPECT_EQ(join(1, 4, random_id()).generation, 2u);
+}
+
 TEST_P(Membership, WaitingEndsByTheDeadlineAndNamesTheMissing) {
   const Digest who = random_id();
   join(1, 3, who);

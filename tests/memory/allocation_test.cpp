@@ -14,7 +14,6 @@
 
 #include "memory/headroom.h"
 #include "memory/mapped.h"
-#include "memory/topology.h"
 
 namespace wb {
 namespace {
@@ -184,19 +183,6 @@ TEST(Allocation, DeviceMemoryIsRefusedWhenADriverIsLoaded) {
   set(1, 1, 2, 0);  // elsewhere
   EXPECT_EQ(code(), Code::kOk);
   dlclose(driver);
-}
-
-TEST(Topology, TellsThisHost) {
-  const auto facts = host_facts();
-  ASSERT_TRUE(facts.ok()) << facts.status().to_string();
-  EXPECT_FALSE(facts->host_name.empty());
-  EXPECT_EQ(facts->boot_id.size(), 36u);
-  EXPECT_GE(facts->packages, 1u);
-  EXPECT_GE(facts->numa_nodes, 1u);
-  EXPECT_GE(facts->usable_cpus, facts->cores);
-  int here = 0;
-  const auto node = numa_node_of(&here);
-  EXPECT_LT(node.value_or(0), 1024u);
 }
 
 }  // namespace
