@@ -16,6 +16,7 @@
 #include "layout/safetensors.h"
 #include "plan/plan.h"
 #include "plan/proof.h"
+#include "plan/summary.h"
 
 namespace wb::cli {
 namespace {
@@ -56,39 +57,24 @@ Result<Worker> lay_out_worker(std::string name, const Spec& spec, const ModelCon
   return worker;
 }
 
-// What one receiver reads from one source.
-struct Edge {
-  std::string source;
-  uint64_t bytes = 0, reads = 0, runs = 0, smallest = 0, largest = 0;
-};
-
 struct ReceiverPlan {
   std::string name;
   uint64_t needed = 0;
   Plan plan;
-  std::vector<Edge> edges;
+  std::vector<EdgeSummary> edges;
   // Bytes read beyond those needed. The proof holds only when there are none.
   uint64_t surplus() const { return plan.bytes - std::min(plan.bytes, needed); }
 };
 
-Edge measure(const std::string& source, const ReadList& list) {
-  Edge edge{.source = source, .bytes = list.bytes, .reads = list.reads, .runs = list.runs.size()};
-  for (const Run& run : list.runs) {
-    edge.smallest = edge.smallest == 0 ? run.length : std::min(edge.smallest, run.length);
-    edge.largest = std::max(edge.largest, run.length);
-  }
-  return edge;
-}
-
-void print_text(const std::vector<ReceiverPlan>& plans, uint32_t sources) {
+void print_text(const std::vector<ReceiverPlan>& plans, const std::vector<Worker>& sources) {
   std::string out = fmt::format("{:<12} {:<12} {:>10} {:>9} {:>9} {:>10} {:>10}\n", "receiver",
                                 "source", "bytes", "runs", "reads", "smallest", "largest");
   uint64_t bytes = 0, reads = 0, surplus = 0;
   for (const ReceiverPlan& receiver : plans) {
-    for (const Edge& edge : receiver.edges) {
+    for (const EdgeSummary& edge : receiver.edges) {
       out += fmt::format("{:<12} {:<12} {:>10} {:>9} {:>9} {:>10} {:>10}\n", receiver.name,
-                         edge.source, human_bytes(static_cast<double>(edge.bytes)), edge.runs,
-                         edge.reads, human_bytes(static_cast<double>(edge.smallest)),
+                         sources[edge.source].name, human_bytes(static_cast<double>(edge.bytes)),
+                         edge.runs, edge.reads, human_bytes(static_cast<double>(edge.smallest)),
                          human_bytes(static_cast<double>(edge.largest)));
       reads += edge.reads;
     }
@@ -98,16 +84,17 @@ void print_text(const std::vector<ReceiverPlan>& plans, uint32_t sources) {
   out += fmt::format(
       "{} receiver(s) read {} from {} source(s) in {} reads; bytes duplicated or not needed: {}\n"
       "proof: ok, each needed byte is read exactly once, from the right coordinate, in bounds\n",
-      plans.size(), human_bytes(static_cast<double>(bytes)), sources, reads, surplus);
+      plans.size(), human_bytes(static_cast<double>(bytes)), sources.size(), reads, surplus);
   std::cout << out << std::flush;
 }
 
-void print_json(const PlanOptions& options, const std::vector<ReceiverPlan>& plans) {
+void print_json(const PlanOptions& options, const std::vector<ReceiverPlan>& plans,
+                const std::vector<Worker>& sources) {
   json receivers = json::array();
   for (const ReceiverPlan& receiver : plans) {
     json edges = json::array();
-    for (const Edge& edge : receiver.edges) {
-      edges.push_back({{"source", edge.source},
+    for (const EdgeSummary& edge : receiver.edges) {
+      edges.push_back({{"source", sources[edge.source].name},
                        {"bytes", edge.bytes},
                        {"runs", edge.runs},
                        {"reads", edge.reads},
@@ -165,16 +152,14 @@ Status show(const PlanOptions& options) {
     entry.needed = receiver.layout.piece_bytes(checkpoint.table);
     WB_ASSIGN_OR_RETURN(entry.plan, make_plan(checkpoint.table, receiver.view(), rank, views));
     WB_RETURN_IF_ERROR(prove_plan(checkpoint.table, receiver.view(), views, entry.plan));
-    for (const ReadList& list : entry.plan.lists) {
-      entry.edges.push_back(measure(sources[list.source].name, list));
-    }
+    entry.edges = summarize(entry.plan);
     entry.plan.lists.clear();  // measured; a large job's lists need not all be kept
     plans.push_back(std::move(entry));
   }
   if (options.json) {
-    print_json(options, plans);
+    print_json(options, plans, sources);
   } else {
-    print_text(plans, trainer.world());
+    print_text(plans, sources);
   }
   return {};
 }
