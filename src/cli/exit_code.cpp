@@ -50,10 +50,11 @@ int exit_code(Code code) {
   return kExitInternal;
 }
 
-namespace {
-
+// No default: a new code without a hint is a warning of the compiler, and so an error.
 std::string_view hint(Code code) {
   switch (code) {
+    case Code::kOk:
+      return "";
     case Code::kInvalidArgument:
       return "see weightbridge --help";
     case Code::kBadData:
@@ -63,7 +64,10 @@ std::string_view hint(Code code) {
     case Code::kDeadline:
       return "see that the other processes run with the same --store and --job, or raise --timeout";
     case Code::kStarved:
-      return "use --mode snapshot, or leave more time between updates";
+      return "run the trainers with `publish --mode snapshot`, or leave more time between their "
+             "updates";
+    case Code::kTorn:
+      return "pull again; when it happens often, run the trainers with `publish --mode snapshot`";
     case Code::kUnavailable:
       return "see that the store and the peers run and that their addresses can be reached from "
              "here";
@@ -81,19 +85,23 @@ std::string_view hint(Code code) {
       return "choose a trainer layout that holds all tensors which the rollout needs";
     case Code::kGenerationChanged:
       return "start this rank again to join the newest set of trainers";
+    case Code::kFailedPrecondition:
+      return "see what must come first, then start the command again";
     case Code::kUnsupported:
       return "choose another option";
     case Code::kBusy:
-      return "choose another port or rank, or stop the process that holds it";
+      return "choose another port (0 lets the system choose), or stop the process that holds it";
+    case Code::kCancelled:
+      return "it was ended before it was done; start it again";
+    case Code::kIo:
+      return "see the system's reason in the message; the disk, or a limit of the process, may be "
+             "full";
     case Code::kUnproven:
     case Code::kInternal:
-      return "this is a defect of weightbridge: please report it with the command that you ran";
-    default:
-      return "";
+      return kDefectHint;
   }
+  return kDefectHint;
 }
-
-}  // namespace
 
 std::string printable_lines(std::string_view text) {
   std::string out(text);
@@ -110,14 +118,16 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-int fail(std::string_view command, const Status& status) {
-  std::string line = "weightbridge " + std::string(command) + ": " + printable(status.to_string());
-  if (const auto advice = hint(status.code()); !advice.empty()) {
-    line += " (hint: " + std::string(advice) + ")";
-  }
+int fail(std::string_view command, int exit, std::string_view what, std::string_view advice) {
+  std::string line = "weightbridge " + std::string(command) + ": " + printable(what);
+  if (!advice.empty()) line += " (hint: " + std::string(advice) + ")";
   line += "\n";
   std::fputs(line.c_str(), stderr);
-  return exit_code(status.code());
+  return exit;
+}
+
+int fail(std::string_view command, const Status& status) {
+  return fail(command, exit_code(status.code()), status.to_string(), hint(status.code()));
 }
 
 }  // namespace wb::cli

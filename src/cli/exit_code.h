@@ -21,7 +21,7 @@ enum ExitCode : int {
   kExitMemory = 8,       // not enough memory or descriptors
   kExitMismatch = 9,     // the two sides do not describe the same model, or do not cover each other
   kExitNotFound = 10,    // a file, tensor or rank that does not exist
-  kExitBusy = 11,        // a port or rank that is taken
+  kExitBusy = 11,        // an address or port that is taken
   kExitUnsupported = 12,  // this build, machine or transport cannot do it
   kExitOrder = 13,        // the set of trainer ranks changed, or steps came in the wrong order
   kExitIo = 14,           // a system call failed: disk full, for example
@@ -31,10 +31,16 @@ enum ExitCode : int {
 };
 
 int exit_code(Code code);
+// What a person can do about it. Empty for kOk only.
+std::string_view hint(Code code);
+inline constexpr std::string_view kDefectHint =
+    "this is a defect of weightbridge: please report it with the command that you ran";
 
 // Writes "weightbridge COMMAND: <status> (hint: what to do)" as one line on stderr; returns the
 // exit code. Control characters of messages (they may quote untrusted bytes) are replaced.
 int fail(std::string_view command, const Status& status);
+// The same for a failure that no Status describes. No hint is written when `advice` is empty.
+int fail(std::string_view command, int exit, std::string_view what, std::string_view advice);
 
 // `text` with every control character replaced by a question mark.
 std::string printable(std::string_view text);

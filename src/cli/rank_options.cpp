@@ -8,7 +8,9 @@ namespace wb::cli {
 void add_rank_options(CLI::App& command, const std::string& side, RankOptions* options) {
   command.add_option("--model", options->model, "Folder with the checkpoint and its config.json")
       ->required();
-  command.add_option(side, options->spec, "SPEC of this side's layout, e.g. vllm:tp=4")->required();
+  const std::string example = side == "--trainer" ? "megatron:tp=2" : "vllm:tp=4";
+  command.add_option(side, options->spec, "SPEC of this side's layout, e.g. " + example)
+      ->required();
   command.add_option("--rank", options->rank, "This process's rank in the SPEC's world")
       ->required();
   command

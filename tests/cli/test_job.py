@@ -127,6 +127,18 @@ class Others(harness.Case):
         self.assert_fails(run(*pull_words(self.url, self.token, timeout=2), "--exactly", 99), 4)
         self.assert_fails(run(*pull_words(self.url, self.token, timeout=2), "--at-least", 2), 4)
 
+    def test_a_second_publisher_of_a_rank_opens_a_new_generation(self):
+        words = publish_words(self.url, self.token) + ["--versions", 100000]
+        first = self.start(*words, "--interval", 0.1)
+        first.wait_for_event("published")
+        second = self.start(*words, "--interval", 0.1)
+        self.assertEqual(first.end(), 13, first.errors)
+        self.assertEqual(len(first.errors), 1, first.errors)
+        self.assertIn("(hint: ", first.errors[0])
+        self.assertGreater(second.wait_for_event("published")["generation"],
+                           first.events("published")[0]["generation"])
+        self.assertEqual(second.stop(signal.SIGTERM), 0, second.errors)
+
     def test_another_tensor_table(self):
         trainer = self.start(*publish_words(self.url, self.token), "--hold")
         trainer.wait_for_event("published")

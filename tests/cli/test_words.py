@@ -22,6 +22,15 @@ class Help(harness.Case):
                 self.assertIn("Example", result.stdout)
                 self.assertIn(f"weightbridge {command}", result.stdout)
 
+    def test_each_side_has_an_example_of_its_own(self):
+        for command, example, other in (("publish", "megatron:tp=2", "vllm"),
+                                        ("pull", "vllm:tp=4", "megatron")):
+            with self.subTest(command):
+                text = run(command, "--help").stdout
+                self.assertIn("SPEC of this side's layout, e.g. " + example,
+                              " ".join(text.split()))
+                self.assertNotIn(other, text)
+
     def test_version(self):
         result = run("--version")
         self.assertEqual(result.returncode, 0)
@@ -43,7 +52,7 @@ class Words(harness.Case):
                       ("plan", "--model", folder, "--trainer", "megatron:tp=2", "--rollout",
                        "vllm:tp=2", "--receiver", "2")):
             with self.subTest(words=words[:1] + words[-2:]):
-                self.assert_fails(run(*words), 2, "hint")
+                self.assert_fails(run(*words), 2)
 
     def test_spec(self):
         for spec, word in (("vllm:tp=two", "two"), ("vllm:xp=2", "xp"), ("sglang:tp=2", "sglang"),
