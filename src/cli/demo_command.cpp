@@ -63,6 +63,11 @@ class PrivateFolder {
 struct Outcome {
   int exit = kExitOk;
   std::string failure;
+  std::string_view hint;
+
+  static Outcome of(const Status& status) {
+    return {exit_code(status.code()), status.to_string(), cli::hint(status.code())};
+  }
 };
 
 class Demo {
@@ -86,19 +91,17 @@ class Demo {
 
   Outcome run() {
     Status started = start();
-    Outcome outcome =
-        started.ok() ? watch() : Outcome{exit_code(started.code()), started.to_string()};
+    Outcome outcome = started.ok() ? watch() : Outcome::of(started);
     children_.end_all();
     if (store_ != nullptr) {
       const Status closed = store_->close(Deadline::after(std::chrono::seconds(5)));
-      if (outcome.exit == kExitOk && !closed.ok())
-        outcome = {exit_code(closed.code()), closed.to_string()};
+      if (outcome.exit == kExitOk && !closed.ok()) outcome = Outcome::of(closed);
     } else {
-      forget_steps();
+      forget_steps(outcome.exit == kExitOk);
     }
     if (outcome.exit == kExitOk) {
       if (const std::string fault = results_->fault(); !fault.empty())
-        outcome = {kExitWrong, fault};
+        outcome = {kExitWrong, fault, kDefectHint};
     }
     return outcome;
   }
@@ -164,7 +167,8 @@ class Demo {
 
   // Another's store outlives this run, so the run's keys are taken out of it. Best effort: the keys
   // belong to a job name that is never used again.
-  void forget_steps() {
+  // Trouble is told only if the run went well: otherwise the run has told what is wrong.
+  void forget_steps(bool tell) {
     const Deadline deadline = Deadline::after(std::chrono::seconds(5));
     StoreOptions store;
     store.endpoints = {url_};
@@ -172,7 +176,9 @@ class Demo {
     auto client = StoreClient::connect(store, deadline);
     Status forgotten = client.status();
     if (client.ok()) forgotten = Steps(std::move(client).value(), job_).forget(deadline);
-    if (!forgotten.ok()) {
+    // A store that does not answer any more cannot be tidied, and need not be.
+    const bool gone = forgotten.code() == Code::kUnavailable || forgotten.code() == Code::kDeadline;
+    if (tell && !forgotten.ok() && !gone) {
       std::fprintf(stderr, "weightbridge demo: could not tidy the store: %s\n",
                    printable(forgotten.to_string()).c_str());
     }
@@ -224,10 +230,11 @@ class Demo {
         std::chrono::duration<double>(2 * options_.timeout + 30));
     while (children_.running() != 0) {
       auto event = children_.next(Deadline::after(patience));
-      if (!event.ok()) return {exit_code(event.status().code()), event.status().to_string()};
+      if (!event.ok()) return Outcome::of(event.status());
       switch (event->kind) {
         case ChildEvent::Kind::kInterrupted:
-          return {kExitInterrupted, "interrupted; all ranks have been ended"};
+          return {kExitInterrupted, "interrupted; all ranks have been ended",
+                  cli::hint(Code::kCancelled)};
         case ChildEvent::Kind::kLine:
           progress(results_->add(event->line));
           break;
@@ -243,7 +250,7 @@ class Demo {
               (event->exit_code == kExitOk || event->exit_code == kExitWrong)) {
             break;
           }
-          return {kExitRank, obituary(*event)};
+          return obituary(*event);
       }
     }
     // Lines that were read together with the last exits.
@@ -253,18 +260,23 @@ class Demo {
       if (event->kind == ChildEvent::Kind::kLine) progress(results_->add(event->line));
       if (event->kind == ChildEvent::Kind::kExited &&
           (event->exit_signal != 0 || event->exit_code > kExitWrong || event->exit_code < 0)) {
-        return {kExitRank, obituary(*event)};
+        return obituary(*event);
       }
     }
     return {};
   }
 
-  std::string obituary(const ChildEvent& event) const {
+  Outcome obituary(const ChildEvent& event) const {
     const std::string words = children_.last_words(event.child);
-    return fmt::format("{} ended {}{}", children_.name(event.child),
-                       event.exit_signal != 0 ? fmt::format("by signal {}", event.exit_signal)
-                                              : fmt::format("with exit code {}", event.exit_code),
-                       words.empty() ? ", and said nothing" : "; its last words: " + words);
+    Outcome outcome{kExitRank, {}, "--verbose shows all that the ranks say"};
+    outcome.failure =
+        fmt::format("{} ended {}{}", children_.name(event.child),
+                    event.exit_signal != 0 ? fmt::format("by signal {}", event.exit_signal)
+                                           : fmt::format("with exit code {}", event.exit_code),
+                    words.empty() ? ", and said nothing" : "; its last words: " + words);
+    // The rank knows better what to do than this process.
+    if (words.find("(hint: ") != std::string::npos) outcome.hint = {};
+    return outcome;
   }
 
   void progress(const std::string& text) const {
@@ -302,12 +314,12 @@ int run_demo(const DemoOptions& options) {
   if (!options.json_file.empty()) {
     const Status written =
         write_json(options.json_file, demo.results().to_json(outcome.failure, demo.seconds()));
-    if (!written.ok()) return fail("demo", written);
+    // A failure of the run matters more, and its reason is shown nowhere else.
+    if (!written.ok() && outcome.exit == kExitOk) return fail("demo", written);
+    if (!written.ok()) fail("demo", written);
   }
-  if (outcome.exit != kExitOk) {
-    std::fprintf(stderr, "weightbridge demo: %s\n", printable(outcome.failure).c_str());
-  }
-  return outcome.exit;
+  if (outcome.exit == kExitOk) return kExitOk;
+  return fail("demo", outcome.exit, outcome.failure, outcome.hint);
 }
 
 }  // namespace

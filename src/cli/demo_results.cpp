@@ -10,6 +10,17 @@
 #include "cli/reporter.h"
 
 namespace wb::cli {
+namespace {
+
+// The middle of the values, or the mean of the two in the middle. 0 without values.
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+}  // namespace
 
 using nlohmann::json;
 
@@ -83,6 +94,45 @@ struct DemoResults::State {
       }
     });
     return found;
+  }
+  // One line of the table.
+  struct Row {
+    uint64_t version = 0, receiver = 0, bytes = 0, read_ns = 0, publish_ns = 0;
+    uint64_t verified = 0, needed = 0;
+    double rate = 0;       // GB/s, which is bytes per nanosecond
+    double of_memcpy = 0;  // memcpy's time divided by the pull's
+  };
+  std::vector<Row> rows() const {
+    std::vector<Row> all;
+    each_pull([&](uint64_t version, uint64_t receiver, const json& e) {
+      Row row{.version = version, .receiver = receiver};
+      row.bytes = e.value("bytes", uint64_t{0});
+      row.read_ns = e.value("read_ns", uint64_t{0});
+      row.publish_ns = slowest_publish_ns(version);
+      row.verified = e.value("verified", uint64_t{0});
+      row.needed = e.value("needed", uint64_t{0});
+      if (row.read_ns != 0) {
+        const auto ns = static_cast<double>(row.read_ns);
+        row.rate = static_cast<double>(row.bytes) / ns;
+        row.of_memcpy = static_cast<double>(e.value("memcpy_ns", uint64_t{0})) / ns;
+      }
+      all.push_back(row);
+    });
+    return all;
+  }
+  // Of all rows; the rates only of rows that moved bytes.
+  struct Medians {
+    double rate = 0, of_memcpy = 0, publish_ns = 0;
+  };
+  static Medians medians(const std::vector<Row>& rows) {
+    std::vector<double> rate, of_memcpy, publish_ns;
+    for (const Row& row : rows) {
+      publish_ns.push_back(static_cast<double>(row.publish_ns));
+      if (row.bytes == 0 || row.read_ns == 0) continue;
+      rate.push_back(row.rate);
+      of_memcpy.push_back(row.of_memcpy);
+    }
+    return {median(rate), median(of_memcpy), median(publish_ns)};
   }
   std::string table() const;
   std::string summary() const;
@@ -181,23 +231,24 @@ std::string DemoResults::State::table() const {
   std::string out =
       fmt::format("\n{:>7}  {:<11} {:>10} {:>10} {:>7} {:>9} {:>10}  {}\n", "version", "receiver",
                   "bytes", "time", "GB/s", "of memcpy", "publish", "verified of needed");
-  each_pull([&](uint64_t version, uint64_t receiver, const json& e) {
-    const auto bytes = e.value("bytes", uint64_t{0});
-    const auto ns = e.value("read_ns", uint64_t{0});
-    const auto memcpy_ns = e.value("memcpy_ns", uint64_t{0});
-    // Bytes per nanosecond are GB/s.
-    const double rate = ns == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(ns);
-    const double ratio = ns == 0 ? 0 : static_cast<double>(memcpy_ns) / static_cast<double>(ns);
-    out += fmt::format("{:>7}  {:<11} {:>10} {:>10} {:>7.2f} {:>9.2f} {:>10}  {} of {}\n", version,
-                       fmt::format("rollout-{}", receiver), human_bytes(static_cast<double>(bytes)),
-                       human_time(static_cast<double>(ns)), rate, ratio,
-                       human_time(static_cast<double>(slowest_publish_ns(version))),
-                       e.value("verified", uint64_t{0}), e.value("needed", uint64_t{0}));
-  });
+  const std::vector<Row> all = rows();
+  for (const Row& row : all) {
+    out += fmt::format("{:>7}  {:<11} {:>10} {:>10} {:>7.2f} {:>9.2f} {:>10}  {} of {}\n",
+                       row.version, fmt::format("rollout-{}", row.receiver),
+                       human_bytes(static_cast<double>(row.bytes)),
+                       human_time(static_cast<double>(row.read_ns)), row.rate, row.of_memcpy,
+                       human_time(static_cast<double>(row.publish_ns)), row.verified, row.needed);
+  }
+  const Medians middle = medians(all);
+  out +=
+      fmt::format("{:>7}  {:<11} {:>10} {:>10} {:>7.2f} {:>9.2f} {:>10}\n", "median", "of all rows",
+                  "", "", middle.rate, middle.of_memcpy, human_time(middle.publish_ns));
   out +=
       "time: from the first posted read to the last byte. of memcpy: the time in which each\n"
       "receiver, all at once as in the pull, copies as many bytes with memcpy right after it,\n"
-      "divided by the time of the pull. publish: the slowest trainer's call.\n";
+      "divided by the time of the pull; a single row is one short measurement on a shared "
+      "machine,\n"
+      "so look at the median. publish: the slowest trainer's call.\n";
   return out;
 }
 
@@ -210,8 +261,8 @@ std::string DemoResults::State::summary() const {
   out += fmt::format("set-up (discover, plan and prove, connect): {} for the slowest receiver\n",
                      human_time(static_cast<double>(setup_ns())));
   const uint64_t torn = sum("torn");
-  out += fmt::format("torn reads detected and retried: {}; versions skipped by receivers: {}\n",
-                     torn, sum("skipped"));
+  out += fmt::format("torn reads detected: {}{}; versions skipped by receivers: {}\n", torn,
+                     torn == 0 ? "" : ", each discarded and retried", sum("skipped"));
   out += fmt::format("bytes verified: {} of {} needed; padding bytes found zero: {}\n",
                      sum("verified"), sum("needed"), sum("padding"));
   return out;
@@ -222,7 +273,7 @@ std::string DemoResults::text(const std::string& failure) const {
   std::string out;
   if (!s.pulls.empty()) out = s.table() + s.summary();
   const std::string why = failure.empty() ? fault() : failure;
-  if (!why.empty()) return out + "\nFAIL: " + why + "\n";
+  if (!why.empty()) return out + "\nFAIL\n";
   size_t pulls = 0;
   s.each_pull([&](uint64_t, uint64_t, const json&) { ++pulls; });
   out += fmt::format(
@@ -243,6 +294,7 @@ json DemoResults::to_json(const std::string& failure, double seconds) const {
         {{"how", way}, {"why", use.reason}, {"pairs", use.edges.size()}, {"bytes", use.bytes}});
   }
   const std::string why = failure.empty() ? fault() : failure;
+  const State::Medians middle = State::medians(s.rows());
   return {{"model", s.settings.model},
           {"trainer", s.settings.trainer},
           {"rollout", s.settings.rollout},
@@ -254,6 +306,10 @@ json DemoResults::to_json(const std::string& failure, double seconds) const {
           {"failure", why},
           {"seconds", seconds},
           {"setup_ns", s.setup_ns()},
+          {"median",
+           {{"gb_per_s", middle.rate},
+            {"of_memcpy", middle.of_memcpy},
+            {"publish_ns", middle.publish_ns}}},
           {"torn", s.sum("torn")},
           {"skipped", s.sum("skipped")},
           {"wrong_bytes", s.sum("wrong")},

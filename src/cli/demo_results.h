@@ -40,7 +40,8 @@ class DemoResults {
 
   // Why the run is not a success, as one sentence; empty for a success.
   std::string fault() const;
-  // The table, the summary and the verdict. `failure`: why the run ended early, or empty.
+  // The table, the summary and the verdict without its reason, which goes to stderr. `failure`: why
+  // the run ended early, or empty.
   std::string text(const std::string& failure) const;
   nlohmann::json to_json(const std::string& failure, double seconds) const;
 

@@ -118,6 +118,7 @@ class Case(unittest.TestCase):
         lines = result.stderr.strip().splitlines()
         self.assertEqual(len(lines), 1, result.stderr)
         self.assertTrue(lines[0].startswith("weightbridge"), lines[0])
+        self.assertIn("(hint: ", lines[0])
         for word in words:
             self.assertIn(word, lines[0])
 

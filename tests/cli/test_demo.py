@@ -67,6 +67,41 @@ class Verdict(harness.Case):
         self.results("--versions", 2, "--store", url, "--token-file", token)
 
 
+    def test_the_text_has_medians_and_says_which_reads_were_torn(self):
+        in_place = run(*demo_words("--versions", 2))
+        self.assertRegex(in_place.stdout, r"torn reads detected: \d+, each discarded and retried;")
+        snapshot = run(*demo_words("--versions", 2, "--mode", "snapshot"))
+        self.assertIn("torn reads detected: 0; versions skipped by receivers: 0\n", snapshot.stdout)
+        for result in (in_place, snapshot):
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertRegex(result.stdout,
+                             r"\n +median +of all rows +[\d.]+ +[\d.]+ +[\d.]+ [num]?s\n")
+
+    def test_a_store_that_is_gone_is_said_once(self):
+        with harness.socket_on_a_free_port() as port:
+            url = f"http://127.0.0.1:{port}"
+        result = run(*demo_words("--versions", 2, "--store", url, "--token-file",
+                                 harness.token_file(), timeout=3))
+        self.assert_fails(result, 15, "unavailable")
+        self.assertTrue(result.stdout.endswith("\nFAIL\n"), result.stdout)
+        self.assertNotIn("unavailable", result.stdout)
+
+    def test_a_store_that_refuses_the_token_is_said_once(self):
+        url, _ = self.start_store()
+        result = run(*demo_words("--versions", 2, "--store", url, "--token-file",
+                                 harness.token_file("another-token"), timeout=3))
+        self.assert_fails(result, 15, "unauthenticated")
+
+    def test_a_failure_is_said_also_when_the_report_cannot_be_written(self):
+        with harness.socket_on_a_free_port() as port:
+            url = f"http://127.0.0.1:{port}"
+        result = run(*demo_words("--store", url, "--token-file", harness.token_file(), "--json",
+                                 "/nowhere/at/all.json", timeout=3))
+        self.assertEqual(result.returncode, 15, result.stderr)
+        self.assertIn("/nowhere/at/all.json", result.stderr)
+        self.assertIn("last words", result.stderr)
+
+
 class Force(harness.Case):
     def start_demo(self, *more):
         demo = self.start(*demo_words("--versions", 5000, *more))
@@ -86,7 +121,10 @@ class Force(harness.Case):
         os.kill(ranks[1], signal.SIGKILL)
         self.assertEqual(demo.end(), 15, demo.errors)
         self.assertIn("trainer-1 ended by signal 9", demo.errors[-1])
-        self.assertTrue(any("FAIL" in line for line in demo.lines))
+        self.assertEqual(len(demo.errors), 1, demo.errors)
+        self.assertIn("(hint: ", demo.errors[0])
+        self.assertEqual(demo.lines[-1], "FAIL")
+        self.assertFalse(any("ended by" in line for line in demo.lines), demo.lines)
         self.assert_gone(ranks)
 
     def test_a_receiver_that_dies_is_named(self):
