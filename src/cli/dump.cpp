@@ -1,6 +1,7 @@
 #include "cli/dump.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/hash.h"
 #include "layout/safetensors.h"
 
 namespace wb::cli {
@@ -17,8 +19,10 @@ namespace {
 class Draft {
  public:
   static Result<Draft> create(const std::filesystem::path& target) {
-    std::string name = target.string() + ".XXXXXX";
-    const int fd = ::mkostemp(name.data(), O_CLOEXEC);
+    std::string name = target.string() + "." + random_id().hex().substr(0, 12);
+    // Not mkstemp: its files are 0600, and what the umask would have made of 0666 cannot be asked
+    // for without changing the umask of all threads.
+    const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return errno_status(errno, "creating a file beside " + target.string());
     return Draft(fd, std::move(name));
   }
@@ -52,6 +56,7 @@ class Draft {
     if (::close(std::exchange(fd_, -1)) != 0) {
       return errno_status(errno, "closing " + target.string());
     }
+    WB_RETURN_IF_ERROR(check_dump_target(target));
     if (::rename(name_.c_str(), target.c_str()) != 0) {
       return errno_status(errno, "renaming " + name_ + " to " + target.string());
     }
@@ -67,12 +72,28 @@ class Draft {
 
 }  // namespace
 
+Status check_dump_target(const std::filesystem::path& path) {
+  struct stat found;
+  if (::lstat(path.c_str(), &found) != 0) {
+    return errno == ENOENT ? Status() : errno_status(errno, "looking at " + path.string());
+  }
+  if (S_ISREG(found.st_mode)) return {};
+  const char* kind = S_ISLNK(found.st_mode)    ? "a symbolic link"
+                     : S_ISDIR(found.st_mode)  ? "a folder"
+                     : S_ISFIFO(found.st_mode) ? "a FIFO"
+                     : S_ISSOCK(found.st_mode) ? "a socket"
+                                               : "a device";
+  return Status(Code::kInvalidArgument,
+                path.string() + " is " + kind + "; a dump replaces nothing but a regular file");
+}
+
 Status dump_safetensors(const std::filesystem::path& path, const WorkerLayout& layout,
                         std::span<std::byte* const> buffers) {
   std::vector<TensorInfo> tensors;
   for (const BufferInfo& buffer : layout.buffers) {
     tensors.push_back({buffer.name, buffer.dtype, buffer.shape});
   }
+  WB_RETURN_IF_ERROR(check_dump_target(path));
   WB_ASSIGN_OR_RETURN(Draft draft, Draft::create(path));
   const std::string header = make_safetensors_header(tensors);
   WB_RETURN_IF_ERROR(draft.write(header.data(), header.size()));

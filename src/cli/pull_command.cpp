@@ -224,6 +224,7 @@ class Rollout {
 };
 
 Status pull(const PullOptions& options, bool* wrong) {
+  if (!options.dump.empty()) WB_RETURN_IF_ERROR(check_dump_target(options.dump));
   WB_ASSIGN_OR_RETURN(Rank rank, open_rank(options, LayoutRole::kReceiver));
   Expectation expectation;
   std::optional<SourceModel> model;  // the expectation points into it
@@ -266,8 +267,10 @@ void add_pull(CLI::App& app, int* exit) {
                     "Pull into a second set of memory, then install it");
   command->add_flag("--verify", options->verify,
                     "Compare each byte with an independent expectation; exit 1 if one is wrong");
-  command->add_option("--dump", options->dump,
-                      "Write what the rank holds to this safetensors file after the last pull");
+  command->add_option(
+      "--dump", options->dump,
+      "Write what the rank holds to this safetensors file after the last pull; replaces "
+      "nothing but a regular file");
   command->add_option("--values", options->values, "As the publisher's; used by --verify")
       ->capture_default_str()
       ->check(CLI::IsMember({"changing", "checkpoint"}));
@@ -288,8 +291,7 @@ void add_pull(CLI::App& app, int* exit) {
     if (!status.ok()) {
       *exit = fail("pull", status);
     } else if (wrong) {
-      std::fputs("weightbridge pull: wrong bytes: see the lines above\n", stderr);
-      *exit = kExitWrong;
+      *exit = fail("pull", kExitWrong, "wrong bytes: see stdout", kDefectHint);
     } else {
       *exit = kExitOk;
     }

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import stat
 import struct
 import unittest
 
@@ -166,6 +167,32 @@ class Dump(harness.Case):
         self.assert_fails(result, 14, "all.safetensors")
         self.assertIn("verified", result.stdout)
         self.assertEqual(os.listdir(folder), [])
+
+    def test_what_is_no_regular_file_is_refused_before_anything_is_contacted(self):
+        folder = harness.scratch("refused")
+        (folder / "file").write_text("kept")
+        (folder / "link").symlink_to("file")
+        os.mkfifo(folder / "fifo")
+        for name, word in (("link", "symbolic link"), ("fifo", "FIFO"), (".", "folder")):
+            with self.subTest(name):
+                # No store is there, which would be exit code 5.
+                self.assert_fails(run("pull", "--model", harness.model("tiny-qwen3"), "--rollout",
+                                      "vllm:tp=1", "--rank", 0, "--store", "http://127.0.0.1:9",
+                                      "--token-file", harness.token_file(), "--timeout", 5,
+                                      "--dump", f"{folder}/{name}"), 2, word, str(folder))
+        self.assertEqual(sorted(os.listdir(folder)), ["fifo", "file", "link"])
+        self.assertEqual((folder / "file").read_text(), "kept")
+        self.assertEqual(os.readlink(folder / "link"), "file")
+
+    def test_mode_follows_the_umask(self):
+        file = harness.scratch("mode") / "all.safetensors"
+        file.write_text("replaced")
+        file.chmod(0o600)
+        result = self.pull("tiny-qwen3", "vllm:tp=1", 0, "--dump", file,
+                           preexec_fn=lambda: os.umask(0o027))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(stat.S_IMODE(file.stat().st_mode), 0o640)
+        self.assertIn("model.norm.weight", harness.read_safetensors(file))
 
     def test_no_such_folder(self):
         self.assert_fails(self.pull("tiny-qwen3", "vllm:tp=1", 0, "--dump",
