@@ -31,6 +31,27 @@ const Json* find(const Json& object, const char* field) {
   return at == object.end() || at->is_null() ? nullptr : &*at;
 }
 
+// Whether arrays and objects lie in each other deeper than kMaxDepth. Exact up to the first error
+// of a text that is not JSON, which is as far as the parser builds values.
+bool too_deep(std::string_view text) {
+  size_t depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;  // the next character does not end the string
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxDepth) return true;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string base64_encode(std::string_view bytes) {
@@ -74,6 +95,7 @@ std::optional<std::string> base64_decode(std::string_view text) {
 }
 
 Result<Json> parse_object(std::string_view text) {
+  if (too_deep(text)) return Status(Code::kBadData, "JSON that is nested too deeply");
   Json value = Json::parse(text, nullptr, false);
   if (value.is_discarded()) return Status(Code::kBadData, "not JSON");
   if (!value.is_object()) return Status(Code::kBadData, "not a JSON object");

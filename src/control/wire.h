@@ -33,7 +33,12 @@ std::string base64_encode(std::string_view bytes);
 // Strict: padding, alphabet, no white space.
 std::optional<std::string> base64_decode(std::string_view text);
 
-// A JSON object, or kBadData.
+// Copying and printing JSON recurse, so text from outside may not choose the depth; etcd's own
+// messages need less than ten levels.
+inline constexpr size_t kMaxDepth = 64;
+
+// A JSON object with at most kMaxDepth levels, itself included, or kBadData. Every JSON text from
+// outside (answers, watch lines, requests, records) is parsed here.
 Result<Json> parse_object(std::string_view text);
 
 // Fields of an object; an absent (or null) one is zero, false or empty. kBadData for a field of

@@ -21,6 +21,8 @@ using test::soon;
 const std::string kHeader = R"("header":{"revision":"7"})";
 const std::string kFine = "{" + kHeader + "}";
 
+std::string nested(size_t arrays) { return std::string(arrays, '[') + std::string(arrays, ']'); }
+
 bool asks(const std::string& request, const std::string& path) {
   return request.compare(0, 6 + path.size(), "POST " + path + " ") == 0;
 }
@@ -136,11 +138,14 @@ TEST(StoreClient, MalformedAnswersAreBadData) {
       "{" + kHeader + R"(,"kvs":[{"key":"Yg==","mod_revision":"3"}]})",
       "{" + kHeader + R"(,"kvs":[{"key":"YQ==","mod_revision":"-3"}]})",
       "{" + kHeader + R"(,"more":true})",
-      "{\"header\":" + std::string(500'000, '[')};
+      "{\"header\":" + std::string(500'000, '['),
+      "{" + kHeader + ",\"x\":" + nested(200'000) + "}"};
   for (const std::string& body : bodies) {
     answer = http_answer(200, body);
     EXPECT_EQ(client->get("a", soon()).status().code(), Code::kBadData) << body.substr(0, 80);
   }
+  answer = http_answer(200, R"({"result":{"TTL":"5","x":)" + nested(200'000) + "}}");
+  EXPECT_EQ(client->lease_keep_alive(1, soon()).status().code(), Code::kBadData);
   answer = "HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n";
   EXPECT_EQ(client->get("a", soon()).status().code(), Code::kBadData);
   EXPECT_EQ(client->watch("a", 0, soon()).status().code(), Code::kBadData);
@@ -166,10 +171,12 @@ TEST(StoreClient, AWatchThatTheStoreCancelsIsTyped) {
       {R"({"result":{"canceled":true,"compact_revision":"9"}})", Code::kMismatch},
       {R"({"error":{"grpc_code":14,"message":"etcdserver: no leader"}})", Code::kUnavailable},
       {R"({"result":{}})", Code::kBadData},
+      {R"({"result":{"created":true,"x":)" + nested(200'000) + "}}", Code::kBadData},
       {"nonsense", Code::kBadData}};
   for (const auto& [line, code] : cases) {
     lines = line + "\n";
-    EXPECT_EQ(code_name(client->watch("a", 0, soon()).status().code()), code_name(code)) << line;
+    EXPECT_EQ(code_name(client->watch("a", 0, soon()).status().code()), code_name(code))
+        << line.substr(0, 200);
   }
   lines = R"({"result":{"created":true}})"
           "\n"

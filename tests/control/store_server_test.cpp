@@ -149,6 +149,18 @@ TEST(StoreServer, FieldsThatAreNotServedAreNotPassedOver) {
   EXPECT_EQ((*connection)->call(call, soon())->status, 501);
 }
 
+TEST(StoreServer, DeeplyNestedRequestsAreRefused) {
+  const auto server = listen();
+  auto connection = HttpConnection::open(*parse_http_url(server->endpoint()), nullptr, soon());
+  ASSERT_TRUE(connection.ok());
+  const std::string body =
+      "{\"compare\":" + std::string(200'000, '[') + std::string(200'000, ']') + "}";
+  HttpCall call;
+  call.target = "/v3/kv/txn";
+  call.body = body;
+  EXPECT_EQ((*connection)->call(call, soon())->status, 400);
+}
+
 // A reader that takes nothing: the store keeps no queue for it and the writer is not held up. When
 // it reads again it gets every event in order, is told that it fell behind, or finds its connection
 // closed (on a machine so slow that the store's patience ended first).

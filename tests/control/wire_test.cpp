@@ -74,10 +74,30 @@ TEST(Fields, OtherTypesAreRefused) {
   EXPECT_EQ(*get_array(object, "none"), nullptr);
 }
 
-TEST(Json, DeepNestingIsNoStackOverflow) {
-  const std::string deep = "{\"a\":" + std::string(1'000'000, '[');
-  EXPECT_FALSE(parse_object(deep).ok());
-  EXPECT_TRUE(parse_object(deep + std::string(1'000'000, ']') + "}").ok());
+std::string nested(size_t arrays) {
+  return "{\"a\":" + std::string(arrays, '[') + std::string(arrays, ']') + "}";
+}
+
+TEST(Json, NestingIsBounded) {
+  EXPECT_TRUE(parse_object(nested(kMaxDepth - 1)).ok());
+  EXPECT_EQ(parse_object(nested(kMaxDepth)).status().code(), Code::kBadData);
+  EXPECT_EQ(parse_object(nested(1'000'000)).status().code(), Code::kBadData);
+  EXPECT_EQ(parse_object("{\"a\":" + std::string(1'000'000, '[')).status().code(), Code::kBadData);
+  std::string objects;
+  for (size_t i = 0; i <= kMaxDepth; ++i) objects += "{\"a\":";
+  EXPECT_EQ(parse_object(objects + "1" + std::string(kMaxDepth + 1, '}')).status().code(),
+            Code::kBadData);
+}
+
+TEST(Json, BracketsBesideEachOtherOrInStringsAreNoNesting) {
+  std::string many = "{\"a\":[[]";
+  for (size_t i = 0; i < 10 * kMaxDepth; ++i) many += ",[{}]";
+  EXPECT_TRUE(parse_object(many + "]}").ok());
+  EXPECT_TRUE(parse_object("{\"a\":\"\\\"" + std::string(1000, '[') + "\"}").ok());
+  // A quote behind an escaped backslash ends the string.
+  EXPECT_FALSE(
+      parse_object("{\"a\":\"\\\\\",\"b\":" + std::string(200, '[') + std::string(200, ']') + "}")
+          .ok());
 }
 
 TEST(PrefixRange, HoldsExactlyTheKeysWithThePrefix) {
