@@ -156,8 +156,6 @@ TEST_P(Membership, RecordsThatAreNoneAreRefused) {
     EXPECT_EQ(join_formation(*client_, "job", 0, 1, random_id(), soon()).status().code(),
               Code::kBadData);
   }
-  ASSERT_TRUE(client_->put(source_prefix("job") + "0", "{\"version\":1}", 0, soon()).ok());
-  EXPECT_EQ(read_workers(*client_, source_prefix("job"), soon()).status().code(), Code::kBadData);
 }
 
 TEST_P(Membership, WordsOfTheCallerAreChecked) {
@@ -174,6 +172,27 @@ TEST_P(Membership, WordsOfTheCallerAreChecked) {
 
 WorkerRecord record(const Digest& incarnation) {
   return {"trainer-3", 3, incarnation, "127.0.0.1:4000", random_id()};
+}
+
+TEST_P(Membership, RecordsThatAreNoneHideNoOtherWorker) {
+  const std::string prefix = source_prefix("job");
+  const WorkerRecord mine = record(random_id());
+  auto registration = Registration::start(client_, prefix + "3", mine, 2, soon());
+  ASSERT_TRUE(registration.ok()) << registration.status().to_string();
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  const std::vector<std::string> texts = {"", "x", R"({"version":1})",
+                                          R"({"version":2,"rank":"0"})",
+                                          R"({"version":1,"x":)" + deep + "}"};
+  for (const std::string& text : texts) {
+    // Before and behind the good one.
+    for (const char* rank : {"0", "4"}) {
+      ASSERT_TRUE(client_->put(prefix + rank, text, 0, soon()).ok());
+    }
+    const auto workers = read_workers(*client_, prefix, soon());
+    ASSERT_TRUE(workers.ok()) << workers.status().to_string();
+    ASSERT_EQ(workers->size(), 1u) << text.substr(0, 80);
+    EXPECT_EQ((*workers)[0].incarnation, mine.incarnation);
+  }
 }
 
 TEST_P(Membership, ARegistrationLivesPastItsTtlAndGoesWithClose) {
