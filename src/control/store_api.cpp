@@ -1,5 +1,6 @@
 #include "control/store_api.h"
 
+#include <algorithm>
 #include <array>
 
 #include "control/wire.h"
@@ -231,14 +232,12 @@ Result<Json> serve_range(StoreState* state, const Json& request) {
   if (range.begin.empty()) {
     return Status(Code::kInvalidArgument, "etcdserver: key is not provided");
   }
-  std::vector<StoreItem> items = state->range(range);
-  Json reply = range_json(*state, {});
-  wire::put_int(&reply, "count", static_cast<int64_t>(items.size()));
-  if (limit > 0 && items.size() > static_cast<uint64_t>(limit)) {
-    items.resize(static_cast<size_t>(limit));
-    reply["more"] = true;
-  }
-  if (!items.empty()) reply["kvs"] = items_json(items);
+  const auto shown = static_cast<size_t>(std::max<int64_t>(limit, 0));  // 0: all
+  WB_ASSIGN_OR_RETURN(const std::vector<StoreItem> items, state->range(range, shown));
+  const size_t count = state->count(range);
+  Json reply = range_json(*state, items);
+  wire::put_int(&reply, "count", static_cast<int64_t>(count));
+  wire::put_bool(&reply, "more", items.size() < count);
   return reply;
 }
 

@@ -16,7 +16,15 @@ size_t cost(std::string_view key, std::string_view value) {
 
 size_t cost(const StoreEvent& event) { return cost(event.item.key, event.item.value.value); }
 
+// At least what the API writes for a key: six names, four 64-bit numbers, the two texts in base64.
+constexpr size_t kReplyItemOverhead = 192;
+size_t reply_cost(std::string_view key, std::string_view value) {
+  return (key.size() + 2) / 3 * 4 + (value.size() + 2) / 3 * 4 + kReplyItemOverhead;
+}
+
 const std::string kNoEnd(1, '\0');
+
+Status reply_too_large() { return Status(Code::kNoMemory, "etcdserver: the answer is too large"); }
 
 Status lease_not_found() {
   return Status(Code::kNotFound, "etcdserver: requested lease not found");
@@ -56,11 +64,34 @@ std::pair<StoreState::Keys::const_iterator, StoreState::Keys::const_iterator> St
   return {first, keys_.lower_bound(range.end)};
 }
 
-std::vector<StoreItem> StoreState::range(const StoreRange& range) const {
+Status StoreState::add_reply(const StoreRange& range, size_t limit, size_t* bytes) const {
+  const auto [first, last] = bounds(range);
+  size_t items = 0;
+  for (auto at = first; at != last && (limit == 0 || items < limit); ++at, ++items) {
+    *bytes += reply_cost(at->first, at->second.value);
+    if (*bytes > limits_.reply_bytes) return reply_too_large();
+  }
+  return Status();
+}
+
+std::vector<StoreItem> StoreState::copy(const StoreRange& range, size_t limit) const {
   std::vector<StoreItem> items;
   const auto [first, last] = bounds(range);
-  for (auto at = first; at != last; ++at) items.push_back({at->first, at->second});
+  for (auto at = first; at != last && (limit == 0 || items.size() < limit); ++at) {
+    items.push_back({at->first, at->second});
+  }
   return items;
+}
+
+Result<std::vector<StoreItem>> StoreState::range(const StoreRange& range, size_t limit) const {
+  size_t bytes = 0;
+  WB_RETURN_IF_ERROR(add_reply(range, limit, &bytes));
+  return copy(range, limit);
+}
+
+size_t StoreState::count(const StoreRange& range) const {
+  const auto [first, last] = bounds(range);
+  return static_cast<size_t>(std::distance(first, last));
 }
 
 bool StoreState::holds(const StoreCompare& compare) const {
@@ -112,6 +143,23 @@ Status StoreState::check_ops(const std::vector<StoreOp>& ops) const {
   return Status();
 }
 
+// An upper bound of what the ranges of a transaction answer, before any of it is applied: a range
+// sees the keys that are there now and those that the transaction put before it.
+Status StoreState::check_reply(const std::vector<StoreOp>& ops) const {
+  size_t bytes = 0;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].kind != StoreOp::Kind::kRange) continue;
+    for (size_t before = 0; before < i; ++before) {
+      const StoreOp& put = ops[before];
+      if (put.kind == StoreOp::Kind::kPut && ops[i].range.contains(put.range.begin)) {
+        bytes += reply_cost(put.range.begin, put.value);
+      }
+    }
+    WB_RETURN_IF_ERROR(add_reply(ops[i].range, 0, &bytes));
+  }
+  return bytes > limits_.reply_bytes ? reply_too_large() : Status();
+}
+
 Result<StoreTxnResult> StoreState::txn(const std::vector<StoreCompare>& compares,
                                        const std::vector<StoreOp>& success,
                                        const std::vector<StoreOp>& failure) {
@@ -120,9 +168,11 @@ Result<StoreTxnResult> StoreState::txn(const std::vector<StoreCompare>& compares
   StoreTxnResult result;
   result.succeeded = std::all_of(compares.begin(), compares.end(),
                                  [this](const StoreCompare& compare) { return holds(compare); });
+  const std::vector<StoreOp>& chosen = result.succeeded ? success : failure;
+  WB_RETURN_IF_ERROR(check_reply(chosen));
   const int64_t next = revision_ + 1;
   bool changed = false;
-  for (const StoreOp& op : result.succeeded ? success : failure) {
+  for (const StoreOp& op : chosen) {
     StoreOpResult& out = result.results.emplace_back();
     switch (op.kind) {
       case StoreOp::Kind::kPut:
@@ -134,7 +184,7 @@ Result<StoreTxnResult> StoreState::txn(const std::vector<StoreCompare>& compares
         changed = changed || out.deleted != 0;
         break;
       case StoreOp::Kind::kRange:
-        out.items = range(op.range);
+        out.items = copy(op.range, 0);
         break;
     }
   }

@@ -71,6 +71,9 @@ struct StoreLimits {
   size_t history_bytes = 64u << 20;
   size_t total_bytes = 256u << 20;  // of keys and values
   size_t request_bytes = 1'572'864;
+  // Of the keys and values that one answer carries, as base64 in JSON. The client takes 64 MiB; the
+  // rest of an answer (at most 128 operations' headers) needs far less than 1 MiB.
+  size_t reply_bytes = 63u << 20;
   int64_t min_ttl = 2;
   int64_t max_ttl = 9'000'000'000;
   size_t leases = 100'000;
@@ -87,7 +90,9 @@ class StoreState {
   // The lowest revision from which a watch can start.
   int64_t first_watchable() const { return compacted_; }
 
-  std::vector<StoreItem> range(const StoreRange& range) const;
+  // The first `limit` keys (0: all). kNoMemory when they are over reply_bytes: nothing is copied.
+  Result<std::vector<StoreItem>> range(const StoreRange& range, size_t limit = 0) const;
+  size_t count(const StoreRange& range) const;
   // All compares hold: `success` is applied in one revision, else `failure`. Checked whole before
   // anything is changed. A plain put or delete is a transaction without compares.
   Result<StoreTxnResult> txn(const std::vector<StoreCompare>& compares,
@@ -121,6 +126,9 @@ class StoreState {
 
   bool holds(const StoreCompare& compare) const;
   Status check_ops(const std::vector<StoreOp>& ops) const;
+  Status check_reply(const std::vector<StoreOp>& ops) const;
+  Status add_reply(const StoreRange& range, size_t limit, size_t* bytes) const;
+  std::vector<StoreItem> copy(const StoreRange& range, size_t limit) const;
   void put(const StoreOp& op, int64_t revision);
   int64_t remove(const StoreRange& range, int64_t revision);
   void erase(Keys::iterator at, int64_t revision);

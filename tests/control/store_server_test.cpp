@@ -149,6 +149,48 @@ TEST(StoreServer, FieldsThatAreNotServedAreNotPassedOver) {
   EXPECT_EQ((*connection)->call(call, soon())->status, 501);
 }
 
+// Few bytes that ask for many: 128 times the whole store.
+TEST(StoreServer, AnAnswerOverTheLimitIsRefusedAndNothingIsDone) {
+  const auto server = listen();
+  const auto client = connect(*server);
+  const std::string value(1u << 20, 'v');
+  for (int i = 0; i < 16; ++i) {
+    ASSERT_TRUE(client->put("k" + std::to_string(i), value, 0, soon()).ok());
+  }
+  auto connection = HttpConnection::open(*parse_http_url(server->endpoint()), nullptr, soon());
+  ASSERT_TRUE(connection.ok());
+  const auto ask = [&](int ranges) {
+    std::string body = R"({"success":[{"request_put":{"key":"bmV3","value":"MQ=="}})";
+    for (int i = 0; i < ranges; ++i) {
+      body += R"(,{"request_range":{"key":"AA==","range_end":"AA=="}})";
+    }
+    body += "]}";
+    HttpCall call;
+    call.target = "/v3/kv/txn";
+    call.body = body;
+    call.max_reply = 64u << 20;
+    auto reply = (*connection)->call(call, soon());
+    EXPECT_TRUE(reply.ok()) << reply.status().to_string();
+    return reply.ok() ? *reply : HttpReply{};
+  };
+  const HttpReply refused = ask(127);
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_NE(refused.body.find("\"code\":8"), std::string::npos) << refused.body.substr(0, 200);
+  EXPECT_FALSE(client->get("new", soon())->has_value());
+  const HttpReply served = ask(2);
+  EXPECT_EQ(served.status, 200);
+  EXPECT_GT(served.body.size(), 2 * 16 * value.size());
+  const auto all = client->range("", soon());
+  ASSERT_TRUE(all.ok()) << all.status().to_string();
+  EXPECT_EQ(all->items.size(), 17u);
+  // A store that has grown past one answer says so, and serves its parts.
+  for (int i = 16; i < 48; ++i) {
+    ASSERT_TRUE(client->put("k" + std::to_string(i), value, 0, soon()).ok());
+  }
+  EXPECT_EQ(client->range("", soon()).status().code(), Code::kNoMemory);
+  EXPECT_EQ(client->range("k1", soon())->items.size(), 11u);
+}
+
 TEST(StoreServer, DeeplyNestedRequestsAreRefused) {
   const auto server = listen();
   auto connection = HttpConnection::open(*parse_http_url(server->endpoint()), nullptr, soon());

@@ -65,7 +65,7 @@ TEST(StoreState, AgreesWithALogOfAllChanges) {
       RC_ASSERT(state.revision() == oracle.revision);
     }
     for (const std::string& key : {"a", "b", "c", "d"}) {
-      const auto items = state.range({key, ""});
+      const auto items = *state.range({key, ""});
       const auto* known = oracle.last(key);
       RC_ASSERT(items.size() == (known == nullptr ? 0u : 1u));
       if (known != nullptr) RC_ASSERT(items[0].value.value == known->value);
@@ -121,6 +121,41 @@ TEST(StoreState, KeysAreBoundedByBytes) {
   EXPECT_TRUE(state.txn({}, {put_op("again", "")}, {}).ok()) << "room was given back";
 }
 
+StoreOp range_op(const std::string& begin, const std::string& end) {
+  return {StoreOp::Kind::kRange, {begin, end}, "", 0};
+}
+
+TEST(StoreState, AnAnswerIsBoundedBeforeAnythingIsApplied) {
+  StoreLimits limits;
+  limits.reply_bytes = 20'000;
+  StoreState state(limits);
+  for (const char* key : {"a", "b", "c", "d", "e"}) {
+    ASSERT_TRUE(state.txn({}, {put_op(key, std::string(3000, 'x'))}, {}).ok());
+  }
+  const int64_t before = state.revision();
+  const auto code = [&](const std::vector<StoreOp>& ops) {
+    return state.txn({}, ops, {}).status().code();
+  };
+  // Four values are 16 KiB of base64, five are over the limit.
+  EXPECT_EQ(state.range({"a", "z"}).status().code(), Code::kNoMemory);
+  EXPECT_EQ(state.range({"a", "z"}, 4)->size(), 4u) << "a limit makes it small enough";
+  EXPECT_EQ(state.count({"a", "z"}), 5u);
+  EXPECT_EQ(state.range({"a", "e"})->size(), 4u);
+  EXPECT_EQ(code({put_op("f", "1"), range_op("a", "z")}), Code::kNoMemory);
+  EXPECT_EQ(code({delete_op("a"), range_op("b", "d"), range_op("b", "d"), range_op("b", "d")}),
+            Code::kNoMemory)
+      << "the ranges of a transaction count together";
+  EXPECT_EQ(code({put_op("a", std::string(15'000, 'y')), range_op("a", "")}), Code::kNoMemory)
+      << "what the transaction itself puts counts";
+  EXPECT_EQ(state.revision(), before);
+  EXPECT_EQ(state.count({"a", "z"}), 5u);
+  const StoreCompare never{StoreCompare::Target::kMod, StoreCompare::Relation::kEqual, "a", 77, ""};
+  EXPECT_TRUE(state.txn({never}, {range_op("a", "z")}, {range_op("a", "c")}).ok())
+      << "only the branch that is taken answers";
+  EXPECT_TRUE(state.txn({}, {put_op("g", std::string(15'000, 'y')), range_op("a", "b")}, {}).ok())
+      << "a put that no range shows does not count";
+}
+
 TEST(StoreState, LeasesEndByTheGivenClockOnly) {
   StoreState state(StoreLimits{});
   const StoreState::Time start{};
@@ -133,7 +168,7 @@ TEST(StoreState, LeasesEndByTheGivenClockOnly) {
   const int64_t before = state.revision();
   EXPECT_TRUE(state.expire(start + seconds(9)));
   EXPECT_EQ(state.revision(), before + 1) << "all keys of a lease go in one revision";
-  EXPECT_TRUE(state.range({"a", "z"}).empty());
+  EXPECT_TRUE(state.range({"a", "z"})->empty());
   EXPECT_FALSE(state.keep_alive(lease->id, start + seconds(9)).has_value());
 }
 
@@ -141,7 +176,7 @@ TEST(StoreState, AFailedTxnLeavesNothing) {
   StoreState state(StoreLimits{});
   EXPECT_EQ(state.txn({}, {put_op("a", "1"), put_op("b", "1", 77)}, {}).status().code(),
             Code::kNotFound);
-  EXPECT_TRUE(state.range({"a", "z"}).empty());
+  EXPECT_TRUE(state.range({"a", "z"})->empty());
   EXPECT_EQ(state.revision(), 1);
 }
 
