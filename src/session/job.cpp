@@ -48,7 +48,7 @@ std::vector<std::string> split_commas(std::string_view text) {
   }
 }
 
-class JobImpl final : public JobInternal {
+class JobImpl final : public JobInternal, public std::enable_shared_from_this<JobImpl> {
  public:
   explicit JobImpl(JobOptions options) : options_(std::move(options)) {}
 
@@ -96,14 +96,12 @@ class JobImpl final : public JobInternal {
     const std::vector<TransportKind> kinds =
         named ? options_.transports
               : std::vector<TransportKind>{TransportKind::kLocal, TransportKind::kUcx};
-    DomainOptions domain_options;
-    domain_options.log = options_.log;
     for (size_t i = 0; i < kinds.size(); ++i) {
       if (std::count(kinds.begin(), kinds.end(), kinds[i]) != 1) {
         return Status(Code::kInvalidArgument,
                       "transport '" + std::string(transport_name(kinds[i])) + "' is named twice");
       }
-      auto domain = make_domain(kinds[i], domain_options);
+      auto domain = make_domain(kinds[i], domain_options());
       if (domain.ok()) {
         domains_.push_back(std::move(domain).value());
         continue;
@@ -122,6 +120,7 @@ class JobImpl final : public JobInternal {
 
   void take_transports(std::vector<std::unique_ptr<Domain>> domains) {
     domains_ = std::move(domains);
+    callers_domains_ = true;
   }
 
   const JobOptions& options() const override { return options_; }
@@ -130,17 +129,34 @@ class JobImpl final : public JobInternal {
   std::span<const std::unique_ptr<Domain>> domains() const override { return domains_; }
   std::span<const MissingTransport> missing() const override { return missing_; }
 
+  Result<std::shared_ptr<Domain>> serving_domain(size_t index) override {
+    Domain* const shared = domains_[index].get();
+    if (callers_domains_ || !shared->needs_source_progress()) {
+      return std::shared_ptr<Domain>(shared_from_this(), shared);
+    }
+    WB_ASSIGN_OR_RETURN(auto own, make_domain(shared->kind(), domain_options()));
+    return std::shared_ptr<Domain>(std::move(own));
+  }
+
   Status close(Deadline deadline) override {
     if (server_ == nullptr) return Status();
     return server_->close(deadline);
   }
 
  private:
+  DomainOptions domain_options() const {
+    DomainOptions out;
+    out.host = options_.host;
+    out.log = options_.log;
+    return out;
+  }
+
   JobOptions options_;
   std::string store_url_;
   std::unique_ptr<StoreServer> server_;
   std::shared_ptr<StoreClient> store_;
   std::vector<std::unique_ptr<Domain>> domains_;
+  bool callers_domains_ = false;  // made by the caller: no second one can be made
   std::vector<MissingTransport> missing_;
 };
 

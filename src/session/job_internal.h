@@ -22,6 +22,11 @@ class JobInternal : public Job {
   // In the order of preference. They live as long as the job.
   virtual std::span<const std::unique_ptr<Domain>> domains() const = 0;
   virtual std::span<const MissingTransport> missing() const = 0;
+  // The domain that one publisher serves its memory through: domains()[index], or one of that kind
+  // for this publisher alone. Where the source's process answers reads (UCX over TCP), requests
+  // wait in the domain, and name memory by its address: they must end with the publisher that they
+  // were meant for.
+  virtual Result<std::shared_ptr<Domain>> serving_domain(size_t index) = 0;
 };
 
 // Every Job is made by open(): kInvalidArgument for null and for another implementation.

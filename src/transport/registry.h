@@ -23,11 +23,15 @@ struct LocalOptions {
 struct UcxOptions {
   std::string library = "libucp.so.0";  // opened at run time
   std::string tls;                      // UCX_TLS; empty: the environment's or UCX's own choice
-  std::string net_devices;              // UCX_NET_DEVICES, likewise
-  uint32_t window = 64;                 // reads in flight per connection
+  // UCX_NET_DEVICES, likewise; on a loopback host with neither, "lo".
+  std::string net_devices;
+  uint32_t window = 64;  // reads in flight per connection
 };
 
 struct DomainOptions {
+  // Address of this machine that peers can reach. UCX over TCP serves whoever reaches its ports:
+  // with a loopback address it opens none on another device.
+  std::string host;
   LocalOptions local;
   UcxOptions ucx;
   Log log;

@@ -96,7 +96,8 @@ Result<std::shared_ptr<const Memory>> Memory::map(std::shared_ptr<const Context>
                       UCP_MEM_MAP_PARAM_FIELD_PROT | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
   params.address = allocation->data();
   params.length = allocation->bytes();
-  // Never the right to write from outside.
+  // Network cards enforce that nobody writes from outside. What UCX emulates with messages (TCP) is
+  // not checked against any key: docs/security.md.
   params.prot =
       UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_LOCAL_WRITE | UCP_MEM_MAP_PROT_REMOTE_READ;
   params.memory_type = UCS_MEMORY_TYPE_HOST;

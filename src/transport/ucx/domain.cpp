@@ -1,9 +1,11 @@
 #include "transport/ucx/domain.h"
 
+#include <arpa/inet.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <sstream>
 
 #include "memory/mapped.h"
@@ -30,6 +32,24 @@ bool only_one_sided(const std::string& tls) {
   return any;
 }
 
+bool is_loopback(const std::string& host) {
+  in_addr four{};
+  if (inet_pton(AF_INET, host.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+  in6_addr six{};
+  if (inet_pton(AF_INET6, host.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
+  return host == "localhost";
+}
+
+// What the caller or the environment names is taken as it is.
+UcxOptions confined(const DomainOptions& options) {
+  UcxOptions out = options.ucx;
+  if (out.net_devices.empty() && std::getenv("UCX_NET_DEVICES") == nullptr &&
+      is_loopback(options.host)) {
+    out.net_devices = "lo";
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const UcxRegion>> DomainState::find(RegionId region) const {
@@ -42,9 +62,9 @@ Result<std::shared_ptr<const UcxRegion>> DomainState::find(RegionId region) cons
 Result<std::unique_ptr<Domain>> UcxDomain::make(const DomainOptions& options) {
   if (options.ucx.window == 0) return Status(Code::kInvalidArgument, "ucx: a window of 0 reads");
   auto state = std::make_shared<DomainState>();
-  state->options = options.ucx;
+  state->options = confined(options);
   state->log = options.log;
-  WB_ASSIGN_OR_RETURN(state->context, Context::make(options.ucx));
+  WB_ASSIGN_OR_RETURN(state->context, Context::make(state->options));
   WB_ASSIGN_OR_RETURN(auto worker, Worker::make(state->context));
   WB_ASSIGN_OR_RETURN(const int event_fd, worker->event_fd());
   const Digest incarnation = random_id();
@@ -127,8 +147,10 @@ Reach UcxDomain::reach(std::string_view peer_address) const {
   const auto peer = decode_address(peer_address);
   if (!peer.ok()) return {false, peer.status().message()};
   const std::string& tls = state_->options.tls;
+  const std::string& devices = state_->options.net_devices;
   return {true, "UCX " + state_->context->library().version + " with " +
                     (tls.empty() ? "its own choice of transports" : "UCX_TLS=" + tls) +
+                    (devices.empty() ? "" : " on UCX_NET_DEVICES=" + devices) +
                     "; which one it takes is known when connected"};
 }
 

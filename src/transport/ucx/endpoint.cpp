@@ -38,7 +38,8 @@ Result<std::shared_ptr<Endpoint>> Endpoint::make(std::shared_ptr<Worker> worker,
     endpoint->closed_ = true;
     return ucx_status(library, status,
                       "connecting with UCX (no transport of both sides can reach and watch the "
-                      "peer: look at UCX_TLS and UCX_NET_DEVICES)");
+                      "peer: look at UCX_TLS and UCX_NET_DEVICES, and whether the host is a "
+                      "loopback address)");
   }
   return endpoint;
 }
