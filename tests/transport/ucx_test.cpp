@@ -1,9 +1,16 @@
 // What is particular to the ucx transport: who must help, death, silence, and the host's signals.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdlib>
 
+#include "listeners.h"
 #include "source_process.h"
 #include "transport/registry.h"
 
@@ -15,6 +22,18 @@ DomainOptions with_tls(const std::string& tls) {
   options.ucx.tls = tls;
   return options;
 }
+
+// Carries a reader's requests to a domain of the same process.
+class Answering : public Exchange {
+ public:
+  explicit Answering(Domain* source) : source_(source) {}
+  Result<std::string> call(std::string_view payload, Deadline) override {
+    return source_->handle_exchange(payload);
+  }
+
+ private:
+  Domain* source_;
+};
 
 void own_handler(int) {}
 
@@ -39,6 +58,95 @@ TEST(Ucx, RefusesTransportsThatItDoesNotHave) {
   const auto domain = make_domain(TransportKind::kUcx, with_tls("no_such_transport"));
   ASSERT_FALSE(domain.ok());
   EXPECT_NE(domain.status().facts().vendor, 0) << domain.status().to_string();
+}
+
+// The oracle of the next test sees what it looks for.
+TEST(Listeners, TellLoopbackFromEverywhere) {
+  for (const uint32_t host : {INADDR_LOOPBACK, INADDR_ANY}) {
+    const auto before = own_listeners();
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(host);
+    ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(listen(fd, 1), 0);
+    const auto after = own_listeners();
+    EXPECT_EQ(after.size(), before.size() + 1);
+    const auto count = [](const std::vector<Listener>& all) {
+      return std::count_if(all.begin(), all.end(), [](const Listener& l) { return l.loopback; });
+    };
+    EXPECT_EQ(count(after) - count(before), host == INADDR_LOOPBACK ? 1 : 0);
+    close(fd);
+  }
+}
+
+TEST(Ucx, OnALoopbackHostNoPortIsOpenElsewhere) {
+  unsetenv("UCX_NET_DEVICES");
+  for (const char* host : {"127.0.0.1", "127.1.2.3", "::1", "localhost"}) {
+    for (const char* tls : {"tcp", ""}) {
+      SCOPED_TRACE(std::string(host) + " " + tls);
+      ASSERT_TRUE(own_listeners().empty());
+      DomainOptions options = with_tls(tls);
+      options.host = host;
+      const auto domain = make_domain(TransportKind::kUcx, options);
+      ASSERT_TRUE(domain.ok()) << domain.status().to_string();
+      // A reader's side opens ports too.
+      const auto connection = (*domain)->connect(
+          (*domain)->address(), std::make_unique<Answering>(domain->get()), soon());
+      ASSERT_TRUE(connection.ok()) << connection.status().to_string();
+      const auto listeners = own_listeners();
+      EXPECT_FALSE(listeners.empty());
+      for (const Listener& one : listeners) EXPECT_TRUE(one.loopback) << one.address;
+    }
+  }
+}
+
+TEST(Ucx, TheUsersChoiceOfDevicesStands) {
+  DomainOptions options = with_tls("tcp");
+  options.host = "127.0.0.1";
+  setenv("UCX_NET_DEVICES", "no_such_device", 1);
+  EXPECT_FALSE(make_domain(TransportKind::kUcx, options).ok());
+  unsetenv("UCX_NET_DEVICES");
+  options.ucx.net_devices = "no_such_device";
+  EXPECT_FALSE(make_domain(TransportKind::kUcx, options).ok());
+}
+
+// A domain's end is its readers' loss, at once and whatever is in flight, and no read is answered
+// afterwards: the source may do what it likes with the memory.
+TEST(Ucx, ADomainEndsUnderItsReaders) {
+  constexpr uint64_t kBytes = 64u << 20;
+  const auto reader = make_domain(TransportKind::kUcx, with_tls("tcp")).value();
+  const RegionId to =
+      reader->register_region(Allocation::host(kBytes, {}).value(), Access::kLocalTarget).value();
+  for (int round = 0; round < 5; ++round) {
+    void* const base = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    ASSERT_NE(base, MAP_FAILED);
+    auto source = make_domain(TransportKind::kUcx, with_tls("tcp")).value();
+    const RegionId from =
+        source->register_region(Allocation::caller(base, kBytes).value(), Access::kRemoteRead)
+            .value();
+    Domain* const answering = source.get();
+    auto connection =
+        reader->connect(source->address(), std::make_unique<Answering>(answering), soon()).value();
+    const auto remote = connection->import_region(source->export_key(from).value(), soon());
+    ASSERT_TRUE(remote.ok()) << remote.status().to_string();
+    const auto job =
+        connection->prepare({.runs = {{.length = kBytes}}}, {{*remote}}, {{to}}).value();
+    ASSERT_TRUE(connection->post(*job).ok());
+    for (int turn = 0; turn < 5 * round; ++turn) {
+      source->progress();
+      ASSERT_EQ(connection->poll(*job), JobState::kActive);
+    }
+    source.reset();
+    mprotect(base, kBytes, PROT_NONE);
+    const Deadline deadline = soon();
+    while (connection->poll(*job) == JobState::kActive && !deadline.expired()) {
+    }
+    ASSERT_EQ(job->state(), JobState::kFailed);
+    EXPECT_EQ(job->status().code(), Code::kPeerLost) << job->status().to_string();
+    munmap(base, kBytes);
+  }
 }
 
 class UcxTcp : public testing::Test {
