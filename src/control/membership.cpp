@@ -219,6 +219,24 @@ Result<Formation> join_formation(StoreClient& store, const std::string& job, uin
   }
 }
 
+Status leave_formation(StoreClient& store, const std::string& job, uint32_t rank, uint32_t world,
+                       const Digest& incarnation, Deadline deadline) {
+  WB_RETURN_IF_ERROR(check_caller(job, rank, world, incarnation));
+  const std::string key = formation_key(job);
+  for (unsigned round = 0;; ++round) {
+    auto now = read_formation(store, job, deadline);
+    if (now.status().code() == Code::kNotFound) return Status();
+    if (!now.ok()) return now.status();
+    if (!holds(*now, rank, world, incarnation)) return Status();
+    now->members[rank] = Digest{};
+    const auto result = store.txn({{key, now->revision}},
+                                  {{TxnOp::Kind::kPut, key, format_formation(*now), 0}}, deadline);
+    if (!result.ok()) return result.status();
+    if (result->succeeded) return Status();
+    pause(round, deadline);
+  }
+}
+
 Result<Formation> wait_formation(StoreClient& store, const std::string& job, uint32_t rank,
                                  uint32_t world, const Digest& incarnation, bool rejoin,
                                  Deadline deadline) {

@@ -29,6 +29,11 @@ struct Formation {
   std::vector<Digest> members;  // by rank; a zero digest is a free rank
   int64_t revision = 0;         // mod_revision of the record
   bool complete() const;
+  // The number alone does not name a set: a store that lost its records counts from the start
+  // again.
+  bool same_set(const Formation& other) const {
+    return generation == other.generation && members == other.members;
+  }
 };
 
 struct WorkerRecord {
@@ -54,6 +59,11 @@ Result<Formation> read_formation(StoreClient& store, const std::string& job, Dea
 // workers of it live; they are given 12 s at most, for one that died is forgotten by its lease.
 Result<Formation> join_formation(StoreClient& store, const std::string& job, uint32_t rank,
                                  uint32_t world, const Digest& incarnation, Deadline deadline);
+
+// Gives the rank back, if the record still holds the caller: for one that joined and gave up before
+// the set was complete, so that a later rank does not take it for present.
+Status leave_formation(StoreClient& store, const std::string& job, uint32_t rank, uint32_t world,
+                       const Digest& incarnation, Deadline deadline);
 
 // Waits until the record is complete. If a newer record leaves the caller out and `rejoin`, joins
 // again (for workers that have published nothing yet); else kGenerationChanged.

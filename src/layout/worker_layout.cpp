@@ -86,6 +86,13 @@ Result<StridedBytes> check_piece(const TensorTable& table, const WorkerLayout& l
                    "dimension " + std::to_string(d) + " (stride 0)");
     }
   }
+  // Bytes are never converted: another element type would be other numbers. Plain bytes may hold
+  // packed parameters of any type.
+  const DType stored = layout.buffers[piece.buffer].dtype;
+  if (stored != tensor.dtype && stored != DType::kU8) {
+    return fault("is of type " + std::string(dtype_info(tensor.dtype).name) +
+                 ", the buffer of type " + std::string(dtype_info(stored).name));
+  }
   const uint64_t bytes = layout.buffers[piece.buffer].bytes;
   const auto set = bytes_of_piece(piece, dtype_info(tensor.dtype).unit_bytes);
   if (!set || static_cast<uint64_t>(set->high()) > bytes) {

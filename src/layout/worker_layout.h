@@ -61,10 +61,10 @@ struct WorkerLayout {
 
 enum class LayoutRole { kSource, kReceiver };
 
-// Names are valid UTF-8, every piece is inside its tensor and its buffer, extras inside their
-// buffers and (for a receiver) no byte of a buffer written twice: by two pieces, by one piece whose
-// strides fold over themselves, or by a piece and a zero-filled extra. Names the buffer, the
-// tensors and the byte of the first fault.
+// Names are valid UTF-8, every piece is inside its tensor and its buffer and of the buffer's type
+// (or in a buffer of plain bytes, U8), extras inside their buffers and (for a receiver) no byte of
+// a buffer written twice: by two pieces, by one piece whose strides fold over themselves, or by a
+// piece and a zero-filled extra. Names the buffer, the tensors and the byte of the first fault.
 Status check_layout(const TensorTable& table, const WorkerLayout& layout, LayoutRole role);
 
 // Digest of the whole mapping: table, buffers (names, dtypes, shapes, sizes), pieces, extras. Two

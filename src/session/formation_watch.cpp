@@ -31,8 +31,9 @@ void FormationWatch::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::optional<Formation> FormationWatch::latest() const {
+std::optional<Formation> FormationWatch::latest(uint64_t* serial) const {
   const std::lock_guard lock(mutex_);
+  if (serial != nullptr) *serial = serial_.load(std::memory_order_relaxed);
   return latest_;
 }
 
@@ -41,27 +42,30 @@ Status FormationWatch::health() const {
   return health_;
 }
 
-bool FormationWatch::wait_newer(int64_t known, Deadline deadline) const {
+bool FormationWatch::wait_change(uint64_t known, Deadline deadline) const {
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline.when(),
-                      [&] { return stopping_ || (latest_ && latest_->revision > known); });
-  return latest_.has_value() && latest_->revision > known;
+  changed_.wait_until(lock, deadline.when(), [&] { return stopping_ || serial() != known; });
+  return serial() != known;
+}
+
+void FormationWatch::take(const Formation& formation) {
+  latest_ = formation;
+  serial_.fetch_add(1, std::memory_order_release);
+  changed_.notify_all();
 }
 
 void FormationWatch::offer(const Formation& formation) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (latest_.has_value() && latest_->revision >= formation.revision) return;
-    latest_ = formation;
-    revision_.store(formation.revision, std::memory_order_release);
-  }
-  changed_.notify_all();
+  const std::lock_guard lock(mutex_);
+  if (!latest_.has_value() || latest_->revision < formation.revision) take(formation);
 }
 
 Status FormationWatch::refresh() {
   auto formation = read_formation(*store_, job_, Deadline::after(kStoreCall));
   if (formation.ok()) {
-    offer(*formation);
+    const std::lock_guard lock(mutex_);
+    const bool newer = !latest_.has_value() || latest_->revision < formation->revision;
+    if (newer || (store_was_away_ && !latest_->same_set(*formation))) take(*formation);
+    store_was_away_ = false;
     return Status();
   }
   // No trainer has joined yet: the store is well.
@@ -71,6 +75,7 @@ Status FormationWatch::refresh() {
 
 void FormationWatch::set_health(Status status) {
   const std::lock_guard lock(mutex_);
+  if (!status.ok()) store_was_away_ = true;
   health_ = std::move(status);
 }
 

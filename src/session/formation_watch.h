@@ -26,13 +26,15 @@ class FormationWatch {
   FormationWatch(const FormationWatch&) = delete;
   FormationWatch& operator=(const FormationWatch&) = delete;
 
-  // mod_revision of the newest record known, 0 before the first: one atomic load.
-  int64_t revision() const { return revision_.load(std::memory_order_acquire); }
-  std::optional<Formation> latest() const;
+  // Grows with each record that is taken, 0 before the first: one atomic load. Revisions of the
+  // store would not do: one that lost its records gives them out again.
+  uint64_t serial() const { return serial_.load(std::memory_order_acquire); }
+  // With the serial that belongs to it.
+  std::optional<Formation> latest(uint64_t* serial = nullptr) const;
   // Why the store could not be asked the last time; ok while it answers.
   Status health() const;
-  // Returns when the record is newer than `known`, or at the deadline (false).
-  bool wait_newer(int64_t known, Deadline deadline) const;
+  // Returns when the serial is not `known` any more, or at the deadline (false).
+  bool wait_change(uint64_t known, Deadline deadline) const;
   // Takes a record that the caller read itself, so that it is never behind what it knows.
   void offer(const Formation& formation);
   // Ends the thread: within its polling interval of a tenth of a second plus one store call.
@@ -42,17 +44,20 @@ class FormationWatch {
   void run();
   Status follow();
   Status refresh();
+  void take(const Formation& formation);  // under mutex_
   void set_health(Status status);
   bool pause(std::chrono::milliseconds span);  // false when stopping
 
   const std::shared_ptr<StoreClient> store_;
   const std::string job_;
   const Log log_;
-  std::atomic<int64_t> revision_ = 0;
+  std::atomic<uint64_t> serial_ = 0;
   std::atomic<bool> stopping_ = false;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::optional<Formation> latest_;
+  // The store was away: it may have come back without its records, with smaller revisions.
+  bool store_was_away_ = false;
   Status health_;
   std::thread thread_;
 };

@@ -33,6 +33,7 @@ constexpr int64_t kLeaseSeconds = 5;
 constexpr std::chrono::seconds kDestructorWait{5};
 // Slice of a wait for other ranks, so that close() can end it.
 constexpr milliseconds kWaitSlice{200};
+constexpr milliseconds kLeaveWait{1000};
 
 uint64_t ns_since(Clock::time_point begun) {
   return static_cast<uint64_t>(
@@ -59,6 +60,11 @@ Status check_options(const PublisherOptions& options) {
   }
   return Status();
 }
+
+struct Serving {
+  TransportKind kind;
+  bool helped;  // by a progress thread
+};
 
 class PublisherImpl final : public Publisher {
  public:
@@ -166,6 +172,9 @@ class PublisherImpl final : public Publisher {
     watch_.reset();
     helpers_.clear();
     for (RegisteredRegions& registered : registered_) keep_first(registered.release());
+    // Reads that wait in a domain of this publisher's own end here, unanswered.
+    registered_.clear();
+    domains_.clear();
     closed_ = true;
     return first;
   }
@@ -191,20 +200,28 @@ class PublisherImpl final : public Publisher {
   Status register_memory() {
     const auto memory = served();
     Status last(Code::kUnsupported, "this job has no transport that can run here");
-    for (const auto& domain : job_->domains()) {
-      auto registered = RegisteredRegions::make(domain.get(), memory, Access::kRemoteRead, log_);
-      const std::string name(transport_name(domain->kind()));
-      if (registered.ok()) {
-        registered_.push_back(std::move(registered).value());
-        helpers_.push_back(ProgressThread::start_if_needed(domain.get()));
-        continue;
-      }
-      last = registered.status().prefixed("registering memory with " + name + ": ");
-      unusable_.push_back({domain->kind(), last.to_string()});
+    for (size_t i = 0; i < job_->domains().size(); ++i) {
+      const TransportKind kind = job_->domains()[i]->kind();
+      const std::string name(transport_name(kind));
+      Status status = register_with(i, memory);
+      if (status.ok()) continue;
+      last = std::move(status).prefixed("registering memory with " + name + ": ");
+      unusable_.push_back({kind, last.to_string()});
       log_.write(LogLevel::kWarn, "session", "a transport cannot serve this worker's memory",
                  {{"worker", name_}, {"transport", name}, {"error", last.to_string()}});
     }
     return registered_.empty() ? last : Status();
+  }
+
+  Status register_with(size_t index, std::span<const std::shared_ptr<Allocation>> memory) {
+    WB_ASSIGN_OR_RETURN(auto domain, job_->serving_domain(index));
+    WB_ASSIGN_OR_RETURN(auto registered,
+                        RegisteredRegions::make(domain.get(), memory, Access::kRemoteRead, log_));
+    registered_.push_back(std::move(registered));
+    helpers_.push_back(ProgressThread::start_if_needed(domain.get()));
+    serving_.push_back({domain->kind(), helpers_.back() != nullptr});
+    domains_.push_back(std::move(domain));
+    return Status();
   }
 
   Result<std::string> make_manifest() const {
@@ -286,32 +303,45 @@ class PublisherImpl final : public Publisher {
         formation = std::move(waited).value();
         break;
       }
-      if (waited.status().code() != Code::kDeadline || deadline.expired()) return waited.status();
-      if (gate_.closing()) return Status(Code::kCancelled, name_ + " was closed while it joined");
+      Status gave_up = waited.status();
+      if (gave_up.code() == Code::kDeadline && !deadline.expired()) {
+        if (!gate_.closing()) continue;
+        gave_up = Status(Code::kCancelled, name_ + " was closed while it joined");
+      }
+      return leave(std::move(gave_up));
     }
     watch_->offer(formation);
-    if (formation.generation != generation_) last_number_.reset();
+    if (!formation.same_set(formation_)) last_number_.reset();
     {
       const std::lock_guard lock(stats_mutex_);
       generation_ = formation.generation;
     }
-    revision_ = formation.revision;
-    return Status();
+    formation_ = std::move(formation);
+    return check_generation();
+  }
+
+  // The caller's deadline is over: what follows has a short one of its own.
+  Status leave(Status why) {
+    const Status left = leave_formation(*job_->store(), job_->options().name, options_.rank,
+                                        options_.world, incarnation_, Deadline::after(kLeaveWait));
+    if (left.ok()) return why;
+    return std::move(why).prefixed("(and its rank could not be given back: " + left.message() +
+                                   ") ");
   }
 
   // Microseconds, and without the network: the watch's thread asks the store.
   Status check_generation() {
-    if (watch_->revision() == revision_) return Status();
-    const auto latest = watch_->latest();
-    if (!latest.has_value() || latest->revision <= revision_) return Status();
-    if (latest->generation == generation_) {
-      revision_ = latest->revision;
+    if (watch_->serial() == serial_) return Status();
+    uint64_t serial = 0;
+    const auto latest = watch_->latest(&serial);
+    if (!latest.has_value() || latest->same_set(formation_)) {
+      serial_ = serial;
       return Status();
     }
     return Status(Code::kGenerationChanged,
                   name_ + " belongs to generation " + std::to_string(generation_) +
                       ", but the trainer ranks have formed generation " +
-                      std::to_string(latest->generation) + ": rejoin() to go on");
+                      std::to_string(latest->generation) + " without it: rejoin() to go on");
   }
 
   void publish_snapshot(const Version& version) {
@@ -342,16 +372,20 @@ class PublisherImpl final : public Publisher {
 
   std::optional<SnapshotSlots> snapshot_;  // nothing: in-place
   std::optional<HeaderDirectory> headers_;
-  std::vector<RegisteredRegions> registered_;  // per usable transport
+  // Per usable transport, until close(). Each line refers to the one before.
+  std::vector<std::shared_ptr<Domain>> domains_;
+  std::vector<RegisteredRegions> registered_;
+  std::vector<std::unique_ptr<ProgressThread>> helpers_;
+  std::vector<Serving> serving_;  // likewise, for the report
   std::vector<MissingTransport> unusable_;
-  std::vector<std::unique_ptr<ProgressThread>> helpers_;  // parallel to registered_
   std::string manifest_;
   std::unique_ptr<PeerServer> server_;
   std::unique_ptr<Registration> registration_;
   std::unique_ptr<FormationWatch> watch_;
 
-  Gate gate_;             // calls of the training loop
-  int64_t revision_ = 0;  // of the formation that generation_ was last confirmed by
+  Gate gate_;            // calls of the training loop
+  Formation formation_;  // that this worker belongs to
+  uint64_t serial_ = 0;  // of the watch, when formation_ was last confirmed
   std::optional<uint64_t> last_number_;
 
   mutable std::mutex stats_mutex_;
@@ -382,10 +416,10 @@ std::string PublisherImpl::report() const {
   out["memory"] = memory_report(snapshot_.has_value() ? snapshot_->memory() : live_.regions);
   out["huge_pages"] = snapshot_.has_value() && options_.huge_pages;
   nlohmann::json transports = nlohmann::json::array();
-  for (size_t i = 0; i < registered_.size(); ++i) {
-    transports.push_back({{"transport", transport_name(registered_[i].domain().kind())},
+  for (const Serving& one : serving_) {
+    transports.push_back({{"transport", transport_name(one.kind)},
                           {"serves", true},
-                          {"source_progress_thread", helpers_[i] != nullptr}});
+                          {"source_progress_thread", one.helped}});
   }
   for (const MissingTransport& one : unusable_) {
     transports.push_back(

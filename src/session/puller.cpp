@@ -107,9 +107,11 @@ Status Puller::pull(const Want& want, PullTrace* trace, PullReport* report, Dead
 
 Status Puller::wait_formation(Formation* formation, Deadline deadline) {
   while (true) {
-    const auto latest = watch_->latest();
+    uint64_t serial = 0;
+    const auto latest = watch_->latest(&serial);
     if (latest.has_value() && latest->complete()) {
       *formation = *latest;
+      serial_ = serial;
       return Status();
     }
     if (cancelled_()) return Status(Code::kCancelled, "the receiver was closed");
@@ -124,7 +126,7 @@ Status Puller::wait_formation(Formation* formation, Deadline deadline) {
                                          std::to_string(latest->members.size()) +
                                          " trainer ranks have joined until the deadline");
     }
-    watch_->wait_newer(latest.has_value() ? latest->revision : 0, deadline.capped(kCancelCheck));
+    watch_->wait_change(serial, deadline.capped(kCancelCheck));
   }
 }
 
@@ -159,18 +161,17 @@ Puller::Next Puller::find_sources(Deadline deadline) {
     if (!may_pass(status.code())) return end(status);
     // A source that failed under our hands is not waited for: the caller decides. A newer
     // formation, though, replaces it.
-    const bool newer = watch_->revision() != formation.revision;
+    const bool newer = watch_->serial() != serial_;
     if (!newer && status.code() == Code::kPeerLost && (!lost_.empty() || !failures_.empty()))
       return end(status);
     // A look that the deadline cut short says less than the one before it.
     if (reason.ok() || status.code() != Code::kDeadline) reason = status;
     if (deadline.expired()) return end(reason);
     if (cancelled_()) return end(Status(Code::kCancelled, "the receiver was closed"));
-    watch_->wait_newer(formation.revision, deadline.capped(wait));
+    watch_->wait_change(serial_, deadline.capped(wait));
     wait = std::min(2 * wait, kLookUpMost);
   }
-  generation_ = formation.generation;
-  revision_ = formation.revision;
+  formation_ = std::move(formation);
   headers_.clear();
   for (const Lane& lane : sources_.lanes())
     headers_.push_back({lane.link->directory(), lane.expected});
@@ -243,11 +244,9 @@ Puller::Next Puller::poll_laggard(const Lane& lane, Deadline deadline, bool* cha
 }
 
 bool Puller::newer_generation() {
-  const int64_t revision = watch_->revision();
-  if (revision == revision_) return false;
-  revision_ = revision;
-  const auto latest = watch_->latest();
-  return latest.has_value() && latest->generation != generation_;
+  if (watch_->serial() == serial_) return false;
+  const auto latest = watch_->latest(&serial_);
+  return latest.has_value() && !latest->same_set(formation_);
 }
 
 Puller::Next Puller::wait_version(const Want& want, Deadline deadline) {

@@ -88,8 +88,8 @@ class Puller {
   std::vector<SourceHeaders> headers_;  // parallel to the lanes
   std::vector<uint32_t> slots_;
   std::vector<uint64_t> before_;  // scratch of poll_laggard
-  uint64_t generation_ = 0;       // that the lanes belong to
-  int64_t revision_ = 0;          // of the formation record when generation_ was last confirmed
+  Formation formation_;           // that the lanes belong to
+  uint64_t serial_ = 0;           // of the watch, when formation_ was last confirmed
 
   // Of the current pull.
   PullTrace* trace_ = nullptr;

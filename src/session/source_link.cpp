@@ -1,12 +1,17 @@
 #include "session/source_link.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "session/exchange.h"
 #include "transport/registry.h"
 
 namespace wb {
 namespace {
+
+// A source that hangs without dying must leave time to read from the others.
+constexpr std::chrono::seconds kConnectWait{10};
+constexpr std::chrono::seconds kHeaderWait{5};
 
 const ManifestTransport* served_by(const Manifest& manifest, TransportKind kind) {
   for (const ManifestTransport& transport : manifest.transports)
@@ -47,7 +52,9 @@ Result<std::unique_ptr<SourceLink>> SourceLink::open(
   while (true) {
     const Choice choice = choose_transport(candidates);
     if (!choice.kind.has_value()) {
-      return Status(Code::kUnsupported,
+      const bool ended = std::any_of(candidates.begin(), candidates.end(),
+                                     [](const Candidate& one) { return one.reach.ended; });
+      return Status(ended ? Code::kPeerLost : Code::kUnsupported,
                     "no allowed transport reaches " + peer.record.worker + ": " + choice.reason)
           .with_peer(peer.record.worker);
     }
@@ -61,11 +68,11 @@ Result<std::unique_ptr<SourceLink>> SourceLink::open(
     auto connection = domain.connect(
         served->address,
         std::make_unique<PeerExchange>(peer.record.endpoint, job.options().token, *choice.kind),
-        deadline);
+        deadline.capped(kConnectWait));
     Status status = connection.status();
     if (status.ok()) {
       link->connection_ = std::move(connection).value();
-      status = link->import_regions(*served, deadline);
+      status = link->import_regions(*served, deadline.capped(kConnectWait));
     }
     if (status.ok()) return link;
     if (!forbidden(status.code())) {
@@ -120,11 +127,12 @@ Status SourceLink::bind(const ReadList& list, uint64_t plan) {
 }
 
 Status SourceLink::read_directory(Deadline deadline) {
-  return connection_->read_words(headers_, 0, words_, deadline);
+  return connection_->read_words(headers_, 0, words_, deadline.capped(kHeaderWait));
 }
 
 Status SourceLink::read_header(uint32_t slot, HeaderWords* header, Deadline deadline) {
-  return connection_->read_words(headers_, slot * uint64_t{kHeaderBytes}, *header, deadline);
+  return connection_->read_words(headers_, slot * uint64_t{kHeaderBytes}, *header,
+                                 deadline.capped(kHeaderWait));
 }
 
 Status SourceLink::post(uint32_t slot) {

@@ -49,8 +49,8 @@ Result<std::shared_ptr<const ProvedPlan>> SourceSet::plan_over(
   return std::shared_ptr<const ProvedPlan>(std::move(proved));
 }
 
-Status SourceSet::connect(const std::vector<SourcePeer>& peers, uint32_t* failed,
-                          Deadline deadline) {
+Status SourceSet::connect(const std::vector<SourcePeer>& peers, uint64_t generation,
+                          uint32_t* failed, Deadline deadline) {
   lanes_.clear();
   const auto add = [&](uint32_t source, const ReadList& list) -> Status {
     *failed = source;
@@ -65,7 +65,7 @@ Status SourceSet::connect(const std::vector<SourcePeer>& peers, uint32_t* failed
     Lane lane;
     lane.link = link.get();
     lane.list = &list;
-    lane.expected = {generation_, peer.manifest->mapping_digest, peer.record.incarnation};
+    lane.expected = {generation, peer.manifest->mapping_digest, peer.record.incarnation};
     lanes_.push_back(lane);
     return Status();
   };
@@ -92,14 +92,13 @@ Status SourceSet::not_covered(const Status& why) const {
 
 Status SourceSet::assemble(const Formation& formation, const Lost& lost, PullTrace* trace,
                            StepScope* discovery, Deadline deadline) {
-  revision_ = 0;
+  formation_ = Formation();
   lanes_.clear();
   WB_ASSIGN_OR_RETURN(RosterResult roster, roster_.look_up(formation, *in_.table, deadline));
   discovery->end();
 
   const std::set<Digest> members(formation.members.begin(), formation.members.end());
   std::erase_if(links_, [&](const auto& link) { return !members.contains(link.first); });
-  generation_ = formation.generation;
   missing_ = std::move(roster.missing);
   std::vector<SourcePeer> peers;
   for (SourcePeer& peer : roster.peers) {
@@ -122,7 +121,7 @@ Status SourceSet::assemble(const Formation& formation, const Lost& lost, PullTra
     }
     const StepScope step(trace, PullStep::kConnect);
     uint32_t failed = 0;
-    const Status connected = connect(peers, &failed, deadline);
+    const Status connected = connect(peers, formation.generation, &failed, deadline);
     if (connected.ok()) break;
     links_.erase(peers[failed].record.incarnation);
     missing_.push_back({peers[failed].record.rank, peers[failed].record.incarnation, connected});
@@ -130,13 +129,12 @@ Status SourceSet::assemble(const Formation& formation, const Lost& lost, PullTra
   }
   if (lanes_.empty())
     return not_covered(Status(Code::kNotCovered, "no source is left to tell the version"));
-  revision_ = formation.revision;
+  formation_ = formation;
   return Status();
 }
 
 bool SourceSet::current(const Formation& formation) {
-  if (revision_ == 0 || generation_ != formation.generation || !missing_.empty()) return false;
-  revision_ = formation.revision;  // another revision of the same generation has the same members
+  if (!formation_.same_set(formation) || !missing_.empty()) return false;
   return std::all_of(lanes_.begin(), lanes_.end(),
                      [](const Lane& lane) { return lane.link->alive().ok(); });
 }
@@ -144,13 +142,13 @@ bool SourceSet::current(const Formation& formation) {
 void SourceSet::drop(const Digest& incarnation) {
   lanes_.clear();
   links_.erase(incarnation);
-  revision_ = 0;
+  formation_ = Formation();
 }
 
 void SourceSet::clear() {
   lanes_.clear();
   links_.clear();
-  revision_ = 0;
+  formation_ = Formation();
 }
 
 }  // namespace wb

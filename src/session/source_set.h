@@ -84,7 +84,8 @@ class SourceSet {
 
  private:
   Result<std::shared_ptr<const ProvedPlan>> plan_over(const std::vector<SourcePeer>& peers);
-  Status connect(const std::vector<SourcePeer>& peers, uint32_t* failed, Deadline deadline);
+  Status connect(const std::vector<SourcePeer>& peers, uint64_t generation, uint32_t* failed,
+                 Deadline deadline);
   Status not_covered(const Status& why) const;
 
   const SourceSetInputs in_;
@@ -92,8 +93,7 @@ class SourceSet {
   std::vector<std::shared_ptr<const ProvedPlan>> plans_;  // the newest few
   uint64_t next_plan_ = 1;
 
-  int64_t revision_ = 0;  // of the formation that the lanes are for; 0: the lanes are void
-  uint64_t generation_ = 0;
+  Formation formation_;  // that the lanes are for; without members: the lanes are void
   std::shared_ptr<const ProvedPlan> plan_;
   ReadList nothing_;  // what is read from a source that only tells the version
   std::map<Digest, std::unique_ptr<SourceLink>> links_;

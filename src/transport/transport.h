@@ -36,6 +36,7 @@ class Exchange {
 struct Reach {
   bool reachable = false;
   std::string reason;
+  bool ended = false;  // the peer's process is known to have ended: nothing will reach it
 };
 
 // Memory of this process that a transport knows. Stays valid until deregistered.

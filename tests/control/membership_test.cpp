@@ -115,6 +115,20 @@ TEST_P(Membership, AnotherWorldIsAnotherGeneration) {
   EXPECT_TRUE(formed.complete());
 }
 
+TEST_P(Membership, ARankThatGaveUpIsFree) {
+  const Digest gone = random_id();
+  const Digest other = random_id();
+  join(0, 2, gone);
+  ASSERT_TRUE(leave_formation(*client_, "job", 0, 2, gone, soon()).ok());
+  EXPECT_FALSE(join(1, 2, other).complete());
+  ASSERT_TRUE(leave_formation(*client_, "job", 0, 2, gone, soon()).ok()) << "twice is once";
+  const Formation formed = join(0, 2, random_id());
+  EXPECT_TRUE(formed.complete());
+  EXPECT_EQ(formed.generation, 1u);
+  ASSERT_TRUE(leave_formation(*client_, "job", 0, 2, gone, soon()).ok());
+  EXPECT_TRUE(read_formation(*client_, "job", soon())->complete()) << "the rank is another's";
+}
+
 TEST_P(Membership, AnotherWorldIsRefusedWhileTheRunningOneLives) {
   const auto ids = incarnations(2);
   for (uint32_t rank = 0; rank < 2; ++rank) join(rank, 2, ids[rank]);

@@ -132,6 +132,16 @@ TEST(CheckLayout, BuffersHoldTheirShape) {
   expect_refused(buffer({"w", static_cast<DType>(99), {1}, 4}), kReceiver, {"'w'", "dtype"});
   expect_refused(buffer({"w", DType::kU8, {1}, ~uint64_t{0}}), kReceiver, {"'w'"});
   expect_refused(buffer({"w\xff", DType::kU8, {1}, 1}), kReceiver, {"UTF-8"});
+  // Bytes are copied, never converted.
+  WorkerLayout other = buffer({"w", DType::kF32, {8, 16}, 512});
+  Piece piece;
+  piece.box = *Box::whole(std::vector<int64_t>{8, 16});
+  piece.stride = {32, 2};
+  other.pieces.push_back(piece);
+  expect_refused(other, kReceiver, {"'w'", "BF16", "F32"});
+  expect_refused(other, LayoutRole::kSource, {"'w'", "BF16", "F32"});
+  other.buffers[0].dtype = DType::kBF16;
+  expect_ok(other, kReceiver);
 }
 
 TEST(CheckLayout, ExtrasStayInTheirBufferAndApartFromPieces) {

@@ -371,6 +371,39 @@ TEST_P(Session, RacingInPlaceUpdatesNeverMixesVersions) {
 }
 TEST_P(Session, RacingSnapshotsNeverMixesVersions) { race(GetParam(), PublishMode::kSnapshot, 12); }
 
+// The generation's number and the record's revision are given out a second time.
+TEST_P(Session, AStoreThatLostItsRecordsDoesNotMixTwoLives) {
+  World world(GetParam());
+  auto old = world.train(rows_of(world.table, 2));
+  ASSERT_TRUE(old.ok());
+  auto rollout = world.roll_out(whole(world.table));
+  ASSERT_TRUE(rollout.ok());
+  world.publish(*old, 1);
+  PullReport report;
+  ASSERT_TRUE(rollout->receiver->pull(kLatest, soon(), &report).ok());
+
+  world.lose_store();
+  auto fresh = world.train(rows_of(world.table, 2));
+  ASSERT_TRUE(fresh.ok()) << fresh.status().to_string();
+  for (Trainer& trainer : *fresh) {
+    fill(world.table, trainer.layout, trainer.buffers, 5000);
+    ASSERT_TRUE(trainer.publisher->publish(900, nullptr).ok());
+  }
+  for (Trainer& trainer : *old) {
+    const Deadline limit = soon();
+    Status zombie;
+    uint64_t number = 2;
+    while (zombie.ok() && !limit.expired()) {
+      zombie = trainer.publisher->begin_update(nullptr);
+      if (zombie.ok()) zombie = trainer.publisher->publish(number++, nullptr);
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    EXPECT_EQ(zombie.code(), Code::kGenerationChanged) << zombie.to_string();
+  }
+  ASSERT_TRUE(rollout->receiver->pull(exactly(900), soon(), &report).ok());
+  EXPECT_EQ(world.wrong(*rollout, 5000), 0u);
+}
+
 TEST_P(Session, RestartedTrainersAreANewGeneration) {
   World world(GetParam());
   auto old = world.train(rows_of(world.table, 2));

@@ -116,10 +116,20 @@ void poison(const WorkerLayout& layout, const std::vector<BoundBuffer>& buffers)
 
 World::World(Wire wire, uint64_t seed, int64_t rows)
     : table(make_table(rows)), net(seed), wire_(wire) {
+  open_store("embed:127.0.0.1:0");
+}
+
+void World::lose_store() {
+  const std::string url = store_job_->store_url();
+  EXPECT_TRUE(store_job_->close(soon()).ok());
+  open_store("embed:127.0.0.1" + url.substr(url.rfind(':')));
+}
+
+void World::open_store(const std::string& store) {
   JobOptions options;
   options.name = "test";
   options.token = kToken;
-  options.store = "embed:127.0.0.1:0";
+  options.store = store;
   auto job = open_job_over(options, {}, soon());
   EXPECT_TRUE(job.ok()) << job.status().to_string();
   if (job.ok()) store_job_ = *job;

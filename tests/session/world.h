@@ -78,11 +78,14 @@ class World {
     return testing::wrong(table, rollout.layout, rollout.buffers, version);
   }
   std::shared_ptr<Job> store_job() const { return store_job_; }
+  // The store dies and comes back at the same address without its records.
+  void lose_store();
 
   const TensorTable table;
   FakeNet net;
 
  private:
+  void open_store(const std::string& store);
   const Wire wire_;
   std::shared_ptr<Job> store_job_;
 };

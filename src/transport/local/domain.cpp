@@ -37,7 +37,9 @@ Reach reach_from(const ProcessAddress& self, const ProcessAddress& peer) {
             "one (docker: --pid), or use another transport"};
   }
   const auto pidfd = open_process(peer);
-  if (!pidfd.ok()) return {false, pidfd.status().message()};
+  if (!pidfd.ok()) {
+    return {false, pidfd.status().message(), pidfd.status().code() == Code::kPeerLost};
+  }
   const std::string where =
       "process " + std::to_string(peer.pid) + " is on this host in the same PID namespace";
   if (peer.net_namespace != self.net_namespace) {
