@@ -1,5 +1,7 @@
 #include "control/http_server.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/as_tuple.hpp>
@@ -71,13 +73,25 @@ class Worker {
   std::thread thread_;
 };
 
+// The connections of all servers of the process.
+std::atomic<size_t> open_connections{0};
+
+size_t half_of_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
+  return std::max<size_t>(limit.rlim_cur / 2, 1);
+}
+
 struct Connection : std::enable_shared_from_this<Connection> {
-  explicit Connection(tcp::socket socket)
-      : stream(std::move(socket)), news(stream.get_executor()) {}
+  explicit Connection(tcp::socket socket) : stream(std::move(socket)), news(stream.get_executor()) {
+    ++open_connections;
+  }
+  ~Connection() { --open_connections; }
   beast::tcp_stream stream;
   beast::flat_buffer buffer;
   asio::steady_timer news;  // of a stream: cancelled when there may be more to send
   bool gone = false;        // of a stream: the client has left
+  bool introduced = false;  // the head of an authorised request has come
 };
 using ConnectionPtr = std::shared_ptr<Connection>;
 
@@ -179,7 +193,10 @@ class Server final : public HttpServer {
         co_await pause.async_wait(kAwait);
         continue;
       }
-      if (connections_.size() >= options_.max_connections) continue;  // the socket closes here
+      // The socket closes here.
+      if (connections_.size() >= options_.max_connections || open_connections >= max_in_process_) {
+        continue;
+      }
       socket.set_option(tcp::no_delay(true), failure);
       set_liveness(socket.native_handle());
       admit(std::move(socket));
@@ -213,7 +230,9 @@ class Server final : public HttpServer {
     http::request_parser<http::string_body> parser;
     parser.header_limit(kMaxHeader);
     parser.body_limit(options_.max_body);
-    stream.expires_after(options_.patience);
+    stream.expires_after(connection.introduced
+                             ? options_.patience
+                             : std::min(options_.introduction, options_.patience));
     auto [failure, head_bytes] =
         co_await http::async_read_header(stream, connection.buffer, parser, kAwait);
     if (failure) {
@@ -228,6 +247,8 @@ class Server final : public HttpServer {
       co_await refuse(connection, 401, "the token is missing or wrong");
       co_return false;
     }
+    if (!connection.introduced) stream.expires_after(options_.patience);
+    connection.introduced = true;
     if (parser.get().method() != http::verb::post) {
       co_await refuse(connection, 405, "only POST is served");
       co_return false;
@@ -376,6 +397,7 @@ class Server final : public HttpServer {
 
   const HttpServerOptions options_;
   const HttpHandler handler_;
+  const size_t max_in_process_ = half_of_descriptors();
   std::string address_;
   std::atomic<bool> stopping_{false};
   // What waits in handlers_ holds coroutines whose sockets belong to io_: io_ is destroyed last.

@@ -43,7 +43,13 @@ struct HttpServerOptions {
   // A request must be whole within this time, and an answer taken; also how long a connection may
   // be silent between two requests.
   std::chrono::milliseconds patience{30'000};
-  size_t max_connections = 4096;  // more are closed at once
+  // A new connection must have sent the whole head of an authorised request within this time: a
+  // stranger holds a descriptor no longer.
+  std::chrono::milliseconds introduction{5'000};
+  // More are closed at once. All servers of the process together hold at most half of the
+  // descriptors that it may open (RLIMIT_NOFILE at listen()), so that the program around them
+  // keeps the other half.
+  size_t max_connections = 4096;
   // Handlers run on a second thread, one at a time, so that they may take their time without
   // holding up connections. Else on the server's own thread, between I/O.
   bool handler_thread = false;

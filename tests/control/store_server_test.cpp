@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <cerrno>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backends.h"
@@ -255,6 +257,66 @@ TEST(HttpServer, HalfOpenConnectionsTimeOut) {
     std::string answer;
     EXPECT_TRUE(raw.read_to_end(&answer)) << start;
   }
+}
+
+// `patience` is longer than a RawClient waits: only the shorter time for strangers can close.
+TEST(HttpServer, AStrangerIsNotWaitedForAsLongAsAClient) {
+  HttpServerOptions options;
+  options.host = "127.0.0.1";
+  options.token = "t";
+  options.max_body = 1000;
+  options.patience = std::chrono::minutes(10);
+  options.introduction = milliseconds(200);
+  const auto server = HttpServer::listen(
+      options, [](std::string_view, const std::string&) { return HttpAnswer{}; });
+  ASSERT_TRUE(server.ok());
+  for (const char* start : {"", "POST / HT", "POST / HTTP/1.1\r\nAuthorization: Bearer t\r\n"}) {
+    const RawClient raw((*server)->address());
+    raw.send(start);
+    std::string answer;
+    EXPECT_TRUE(raw.read_to_end(&answer)) << start;
+  }
+  // One that has shown its token may take its time for the body.
+  const RawClient known((*server)->address());
+  known.send(
+      "POST / HTTP/1.1\r\nAuthorization: Bearer t\r\nConnection: close\r\n"
+      "Content-Length: 2\r\n\r\na");
+  std::this_thread::sleep_for(milliseconds(600));
+  known.send("b");
+  std::string answer;
+  EXPECT_TRUE(known.read_to_end(&answer));
+  EXPECT_EQ(answer.substr(0, 12), "HTTP/1.1 200");
+}
+
+// Two servers of one process, as in a trainer that embeds the store beside its peer endpoint.
+TEST(HttpServer, ConnectionsLeaveHalfOfTheDescriptors) {
+  constexpr size_t kDescriptors = 64;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = kDescriptors;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &small), 0);
+  HttpServerOptions options;
+  options.host = "127.0.0.1";
+  options.max_body = 1000;
+  options.introduction = options.patience = std::chrono::minutes(10);
+  const HttpHandler handler = [](std::string_view, const std::string&) { return HttpAnswer{}; };
+  const auto first = HttpServer::listen(options, handler);
+  const auto second = HttpServer::listen(options, handler);
+  // The clients' ends need descriptors of this process, too.
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  ASSERT_TRUE(second.ok()) << second.status().to_string();
+  HttpCall call;
+  call.target = "/";
+  std::vector<std::unique_ptr<HttpConnection>> held;
+  size_t served = 0;
+  for (size_t i = 0; i < kDescriptors; ++i) {
+    const auto endpoint = parse_host_port((i % 2 == 0 ? *first : *second)->address());
+    held.push_back(std::move(*HttpConnection::open(*endpoint, nullptr, soon())));
+    if (held.back()->call(call, soon()).ok()) ++served;
+  }
+  EXPECT_EQ(served, kDescriptors / 2);
 }
 
 TEST(HttpServer, ConnectionsOverTheLimitAreClosedAndRoomComesBack) {
