@@ -156,7 +156,8 @@ typedef struct wb_job_options {
                         authenticates the workers of the job */
   const char* token_file; /* first line of a file that only its owner may read */
   const char* host;       /* NULL: "127.0.0.1". Address of this machine that peers can reach */
-  const char* transports; /* NULL: "local,ucx". Allowed ones, best first: local, ucx, verbs */
+  const char* transports; /* allowed ones, best first, as "local,ucx". NULL: local,
+                             and ucx unless host is a loopback address */
   const char* etcd_user;
   const char* etcd_password;
   const char* ca_file; /* https: trusted certificates; NULL: the system's */

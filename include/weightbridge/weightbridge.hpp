@@ -538,7 +538,7 @@ struct JobOptions {
   std::string token_file = {};  // a file that only its owner may read
   std::string name = {};        // "": "default"
   std::string host = {};        // "": "127.0.0.1"
-  std::string transports = {};  // "": "local,ucx"
+  std::string transports = {};  // "local,ucx"; "": see weightbridge.h
   std::string etcd_user = {};
   std::string etcd_password = {};
   std::string ca_file = {};

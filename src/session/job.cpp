@@ -90,12 +90,16 @@ class JobImpl final : public JobInternal, public std::enable_shared_from_this<Jo
     }
   }
 
+  // Peers of a loopback host are on it: what serves the network stays closed unless it is named.
+  std::vector<TransportKind> default_kinds() const {
+    if (loopback_host(options_.host)) return {TransportKind::kLocal};
+    return {TransportKind::kLocal, TransportKind::kUcx};
+  }
+
   Status open_transports() {
     // What the caller names must be there; of the default set, what the machine has.
     const bool named = !options_.transports.empty();
-    const std::vector<TransportKind> kinds =
-        named ? options_.transports
-              : std::vector<TransportKind>{TransportKind::kLocal, TransportKind::kUcx};
+    const std::vector<TransportKind> kinds = named ? options_.transports : default_kinds();
     for (size_t i = 0; i < kinds.size(); ++i) {
       if (std::count(kinds.begin(), kinds.end(), kinds[i]) != 1) {
         return Status(Code::kInvalidArgument,

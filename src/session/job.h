@@ -23,9 +23,10 @@ struct JobOptions {
   std::string name = "default";  // two jobs with other names do not see each other in one store
   // "embed:HOST:PORT" (this process serves the store) or "http(s)://HOST:PORT[,...]".
   std::string store;
-  std::string token;                      // required; see read_token_file()
-  std::string host = "127.0.0.1";         // address of this machine that peers can reach
-  std::vector<TransportKind> transports;  // allowed, best first; empty: local, ucx
+  std::string token;               // required; see read_token_file()
+  std::string host = "127.0.0.1";  // address of this machine that peers can reach
+  std::vector<TransportKind>
+      transports;  // allowed, best first; empty: local, and ucx unless host is a loopback address
   std::string etcd_user;
   std::string etcd_password;
   std::string ca_file;

@@ -43,6 +43,7 @@ class ReceiverImpl final : public Receiver {
   }
 
   Status start() {
+    note_unnamed();
     if (options_.staging) WB_RETURN_IF_ERROR(allocate_staging());
     WB_RETURN_IF_ERROR(register_memory());
     watch_ = std::make_unique<FormationWatch>(job_->store(), job_->options().name, log_);
@@ -189,6 +190,7 @@ class ReceiverImpl final : public Receiver {
   }
 
   void note_report();
+  void note_unnamed();
 
   const std::shared_ptr<JobInternal> job_;
   const Log log_;
@@ -197,6 +199,8 @@ class ReceiverImpl final : public Receiver {
   const BoundMemory live_;
   const ReceiverOptions options_;
   const std::vector<std::string> finalisers_;
+  // Of buffers: in no piece and in no extra. A pull leaves them as they are.
+  uint64_t unnamed_bytes_ = 0;
 
   std::optional<BoundMemory> staging_;
   std::vector<RegisteredRegions> registered_;  // of target(), per usable transport
@@ -214,11 +218,25 @@ class ReceiverImpl final : public Receiver {
   bool closed_ = false;
 };
 
+// A forgotten piece would leave stale weights in silence.
+void ReceiverImpl::note_unnamed() {
+  uint64_t named = layout_.piece_bytes(table_);
+  uint64_t all = 0;
+  for (const Extra& extra : layout_.extras) named += extra.bytes;
+  for (const BufferInfo& buffer : layout_.buffers) all += buffer.bytes;
+  unnamed_bytes_ = all > named ? all - named : 0;
+  if (unnamed_bytes_ == 0) return;
+  log_.write(LogLevel::kWarn, "session",
+             "buffers have bytes that no piece and no extra names: pulls leave them as they are",
+             {{"receiver", options_.name}, {"bytes", std::to_string(unnamed_bytes_)}});
+}
+
 void ReceiverImpl::note_report() {
   nlohmann::json out = job_report(*job_);
   out["role"] = "receiver";
   out["receiver"] = options_.name;
   out["index"] = options_.index;
+  out["unnamed_bytes"] = unnamed_bytes_;
   out["table"] = table_.digest().hex();
   out["mode"] = staging_.has_value() ? "staging" : "live";
   out["memory"] = memory_report(target().regions);

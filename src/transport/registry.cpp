@@ -1,5 +1,7 @@
 #include "transport/registry.h"
 
+#include <arpa/inet.h>
+
 #include "transport/local/domain.h"
 #include "transport/ucx/domain.h"
 
@@ -17,6 +19,14 @@ std::string_view transport_name(TransportKind kind) {
       return "fake";
   }
   return "unknown";
+}
+
+bool loopback_host(const std::string& host) {
+  in_addr four{};
+  if (inet_pton(AF_INET, host.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+  in6_addr six{};
+  if (inet_pton(AF_INET6, host.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
+  return host == "localhost";
 }
 
 Result<std::unique_ptr<Domain>> make_domain(TransportKind kind, const DomainOptions& options) {

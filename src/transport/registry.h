@@ -37,6 +37,9 @@ struct DomainOptions {
   Log log;
 };
 
+// "localhost" or an address of the loopback device: peers elsewhere cannot reach it.
+bool loopback_host(const std::string& host);
+
 // kUnsupported, with what is missing, when this build or machine cannot run the transport.
 Result<std::unique_ptr<Domain>> make_domain(TransportKind kind, const DomainOptions& options);
 

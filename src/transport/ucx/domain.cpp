@@ -1,6 +1,5 @@
 #include "transport/ucx/domain.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <sstream>
 
 #include "memory/mapped.h"
+#include "transport/registry.h"
 #include "transport/ucx/connection.h"
 
 namespace wb::ucx {
@@ -32,19 +32,11 @@ bool only_one_sided(const std::string& tls) {
   return any;
 }
 
-bool is_loopback(const std::string& host) {
-  in_addr four{};
-  if (inet_pton(AF_INET, host.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
-  in6_addr six{};
-  if (inet_pton(AF_INET6, host.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
-  return host == "localhost";
-}
-
 // What the caller or the environment names is taken as it is.
 UcxOptions confined(const DomainOptions& options) {
   UcxOptions out = options.ucx;
   if (out.net_devices.empty() && std::getenv("UCX_NET_DEVICES") == nullptr &&
-      is_loopback(options.host)) {
+      loopback_host(options.host)) {
     out.net_devices = "lo";
   }
   return out;
