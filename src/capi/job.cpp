@@ -86,14 +86,14 @@ Result<std::vector<TransportKind>> parse_transports(std::string_view text) {
     const std::string_view word = text.substr(0, comma);
     text.remove_prefix(std::min(comma + 1, text.size()));
     bool known = false;
-    for (const auto kind : {TransportKind::kLocal, TransportKind::kUcx, TransportKind::kVerbs}) {
+    for (const auto kind : {TransportKind::kLocal, TransportKind::kUcx}) {
       if (word != transport_name(kind)) continue;
       kinds.push_back(kind);
       known = true;
     }
     if (!known) {
       return Status(Code::kInvalidArgument,
-                    "transport \"" + std::string(word) + "\": known are local, ucx and verbs");
+                    "transport \"" + std::string(word) + "\": known are local and ucx");
     }
   }
   return kinds;

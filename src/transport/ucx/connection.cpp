@@ -42,8 +42,11 @@ UcxConnection::UcxConnection(std::shared_ptr<const DomainState> domain, const Uc
       endpoint_(std::move(endpoint)) {}
 
 UcxConnection::~UcxConnection() {
+  if (unfinished_ != nullptr && endpoint_->status().ok()) {
+    (void)wait_for_unfinished(Deadline::after(std::chrono::seconds(1)));
+  }
   // Requests end with the endpoint; only then may the memory that they land in go.
-  (void)endpoint_->close(Deadline::after(std::chrono::seconds(1)));
+  (void)endpoint_->close(Deadline::after(std::chrono::seconds(2)));
   if (unfinished_ != nullptr) {
     (void)wait_for_unfinished(Deadline::after(std::chrono::seconds(1)));
   }
@@ -231,6 +234,7 @@ Status UcxConnection::abort(ReadJob& job, Deadline deadline) {
   WB_ASSIGN_OR_RETURN(UcxJob* const own_job, own(job));
   if (own_job->state() != JobState::kActive) return Status();
   own_job->stop(Status(Code::kCancelled, "the read job was aborted"));
+  endpoint_->drain(deadline);
   if (own_job->in_flight() != 0) {
     WB_RETURN_IF_ERROR(endpoint_->close(deadline));
     while (own_job->in_flight() != 0) {

@@ -47,13 +47,19 @@ Result<std::shared_ptr<Endpoint>> Endpoint::make(std::shared_ptr<Worker> worker,
 Endpoint::~Endpoint() {
   // A request that outlives this second belongs to a device that is gone; the worker's end reaps
   // it.
-  (void)close(Deadline::after(std::chrono::seconds(1)));
+  (void)close(Deadline::after(std::chrono::seconds(2)));
+}
+
+void Endpoint::drain(Deadline deadline) const {
+  const Deadline enough = deadline.capped(std::chrono::seconds(1));
+  while (*reads_ != 0 && status_.ok() && !enough.expired()) worker_->progress();
 }
 
 Status Endpoint::close(Deadline deadline) {
   if (closed_) return Status();
   const Library& library = this->library();
   if (closing_ == nullptr) {
+    drain(deadline);
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     param.flags = UCP_EP_CLOSE_FLAG_FORCE;

@@ -2,6 +2,7 @@
 // jobs hold it, so that they may outlive their connection.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -15,7 +16,7 @@ class Endpoint {
  public:
   static Result<std::shared_ptr<Endpoint>> make(std::shared_ptr<Worker> worker,
                                                 const std::string& peer_address);
-  // Closes by force and waits a second at most.
+  // Closes, and waits two seconds at most.
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -25,8 +26,14 @@ class Endpoint {
   const Library& library() const { return worker_->context().library(); }
   // Ok until UCX reports that the peer is gone, or close().
   const Status& status() const { return status_; }
-  // Every request on it ends, most with an error; none touches memory afterwards. kDeadline when
-  // UCX has not finished by then.
+  // Reads in flight; completions may come after the endpoint's end.
+  const std::shared_ptr<uint32_t>& reads() const { return reads_; }
+  // Lets the reads in flight end by themselves, for a second at most. A source that answers reads
+  // with messages (UCX over TCP) does not survive, in UCX 1.13, a reader that leaves while answers
+  // wait to be sent.
+  void drain(Deadline deadline) const;
+  // Drains, then closes by force. Every request on it ends, most with an error; none touches memory
+  // afterwards. kDeadline when UCX has not finished by then.
   Status close(Deadline deadline);
   // UCX's description of the lanes: one per line.
   std::string describe() const;
@@ -39,6 +46,7 @@ class Endpoint {
   ucp_ep_h endpoint_ = nullptr;
   void* closing_ = nullptr;
   bool closed_ = false;
+  const std::shared_ptr<uint32_t> reads_ = std::make_shared<uint32_t>(0);
   Status status_;
 };
 

@@ -33,9 +33,12 @@ UcxJob::UcxJob(const Connection* owner, std::shared_ptr<Endpoint> endpoint,
       flight_(std::make_unique<Flight>()) {
   flight_->library = &endpoint_->library();
   flight_->local = std::move(local);
+  flight_->endpoint_reads = endpoint_->reads();
 }
 
 UcxJob::~UcxJob() {
+  if (flight_->reads == 0) return;
+  endpoint_->drain(Deadline::after(std::chrono::seconds(1)));
   if (flight_->reads == 0) return;
   const Deadline deadline = Deadline::after(std::chrono::seconds(1));
   // What counts is whether the reads have ended, which the loop sees.
@@ -63,6 +66,7 @@ void UcxJob::stop(Status status) {
 void UcxJob::on_done(void* request, ucs_status_t status, void* flight) {
   auto& self = *static_cast<Flight*>(flight);
   --self.reads;
+  --*self.endpoint_reads;
   if (status != UCS_OK && self.failure.ok()) {
     self.failure = ucx_status(*self.library, status, "a UCX read failed");
   }
@@ -91,7 +95,10 @@ void UcxJob::post_some(uint32_t window, uint64_t budget) {
       stop(ucx_status(library, UCS_PTR_STATUS(request), "posting a UCX read"));
       return;
     }
-    if (request != nullptr) ++flight_->reads;  // else it is done already, without the callback
+    if (request != nullptr) {  // else it is done already, without the callback
+      ++flight_->reads;
+      ++*flight_->endpoint_reads;
+    }
     bytes_posted_ += length;
     budget -= std::min(budget, length);
     cursor_.byte += length;

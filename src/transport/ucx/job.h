@@ -50,8 +50,9 @@ struct Piece {
 struct Flight {
   const Library* library = nullptr;
   std::vector<std::shared_ptr<const Memory>> local;
-  uint32_t reads = 0;  // posted and not completed
-  Status failure;      // the first
+  uint32_t reads = 0;                        // posted and not completed
+  std::shared_ptr<uint32_t> endpoint_reads;  // likewise, of all jobs of the endpoint
+  Status failure;                            // the first
 };
 
 class UcxJob : public ReadJob {
@@ -59,8 +60,8 @@ class UcxJob : public ReadJob {
   UcxJob(const Connection* owner, std::shared_ptr<Endpoint> endpoint, std::vector<Piece> pieces,
          std::vector<std::shared_ptr<const RemoteRecord>> remote,
          std::vector<std::shared_ptr<const Memory>> local);
-  // Of an active job: closes the endpoint and waits a second at most for its reads. Memory that UCX
-  // still writes to after that is never freed.
+  // Waits a second for an active job's reads, then closes the endpoint and waits another. Memory
+  // that UCX still writes to after that is never freed.
   ~UcxJob() override;
 
   JobState state() const override { return state_; }
