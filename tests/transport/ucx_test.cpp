@@ -154,6 +154,10 @@ class UcxTcp : public testing::Test {
   void SetUp() override {
     source_ = SourceProcess::start(TransportKind::kUcx, "tcp");
     domain_ = make_domain(TransportKind::kUcx, with_tls("tcp")).value();
+    connect();
+  }
+
+  void connect() {
     auto connection =
         domain_->connect(source_->address(), SourceProcess::exchange(source_), soon());
     ASSERT_TRUE(connection.ok()) << connection.status().to_string();
@@ -207,6 +211,26 @@ TEST_F(UcxTcp, AStoppedSourceLeavesTheJobToItsDeadlineAndAbortEndsIt) {
   EXPECT_TRUE(aborted.ok()) << aborted.to_string();
   EXPECT_EQ(job_->status().code(), Code::kCancelled);
   source_->signal(SIGCONT);
+}
+
+// UCX aborts a source's process when a reader leaves with answers queued.
+TEST_F(UcxTcp, TheSourceSurvivesReadersThatStopAtAnyMoment) {
+  for (int round = 0; round < 8; ++round) {
+    ASSERT_TRUE(connection_->post(*job_).ok());
+    for (int turn = 0; turn <= round; ++turn) {
+      ASSERT_EQ(connection_->poll(*job_), JobState::kActive);
+    }
+    const Status aborted = connection_->abort(*job_, soon());
+    ASSERT_TRUE(aborted.ok()) << aborted.to_string();
+    uint64_t word = 0;
+    const Status read = connection_->read_words(remote_, 0, {&word, 1}, soon());
+    ASSERT_TRUE(read.ok()) << "round " << round << ": " << read.to_string();
+  }
+  ASSERT_TRUE(connection_->post(*job_).ok());
+  ASSERT_EQ(connection_->poll(*job_), JobState::kActive);
+  connection_.reset();
+  job_.reset();
+  connect();
 }
 
 // A job that is dropped while UCX still fills its memory, then the same with the connection first.
