@@ -17,6 +17,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/good_guest.h"
 #include "control/liveness.h"
 #include "control/resolve.h"
 
@@ -198,6 +199,9 @@ class Connection final : public HttpConnection {
     const tcp::endpoint to(asio::ip::make_address(address.ip), address.port);
     bool done = false;
     error_code failure;
+    socket.open(to.protocol(), failure);
+    if (failure) return error(Code::kUnavailable, "cannot connect: " + failure.message());
+    close_on_exec(socket.native_handle());
     socket.async_connect(to, [&](error_code e) {
       failure = e;
       done = true;

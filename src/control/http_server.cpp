@@ -28,6 +28,7 @@
 #include <set>
 #include <thread>
 
+#include "base/good_guest.h"
 #include "control/liveness.h"
 #include "control/peer.h"
 #include "control/resolve.h"
@@ -52,6 +53,7 @@ constexpr milliseconds kAcceptPause{100};
 class Worker {
  public:
   explicit Worker(asio::io_context* context) : context_(context) {
+    const SignalsBlocked blocked;
     thread_ = std::thread([this] {
       context_->run();
       const std::lock_guard lock(mutex_);
@@ -119,6 +121,7 @@ class Server final : public HttpServer {
                                                std::to_string(options_.port));
     };
     acceptor_.open(endpoint.protocol(), failure);
+    if (!failure) close_on_exec(acceptor_.native_handle());
     if (failure) return failed("opening a socket for");
     acceptor_.set_option(tcp::acceptor::reuse_address(true), failure);
     if (failure) return failed("setting up");
@@ -193,6 +196,7 @@ class Server final : public HttpServer {
         co_await pause.async_wait(kAwait);
         continue;
       }
+      close_on_exec(socket.native_handle());
       // The socket closes here.
       if (connections_.size() >= options_.max_connections || open_connections >= max_in_process_) {
         continue;

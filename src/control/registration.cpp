@@ -3,6 +3,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/good_guest.h"
 #include "control/membership.h"
 #include "control/worker_record.h"
 
@@ -92,6 +93,7 @@ class Keeper final : public Registration {
     WB_RETURN_IF_ERROR(leased_.take(deadline));
     last_kept_ = Deadline::Clock::now();
     try {
+      const SignalsBlocked blocked;
       thread_ = std::thread([this] { run(); });
     } catch (const std::system_error& failure) {
       return errno_status(failure.code().value(), "starting a thread to keep a lease");

@@ -12,6 +12,8 @@
 #include <system_error>
 #include <thread>
 
+#include "base/good_guest.h"
+
 namespace wb {
 namespace {
 
@@ -81,6 +83,7 @@ Result<std::vector<ResolvedAddress>> resolve(const std::string& host, const std:
   // caller whose deadline passes can leave it behind; it ends with the name service's own timeout.
   const auto pending = std::make_shared<Pending>();
   try {
+    const SignalsBlocked blocked;
     std::thread([pending, host, port] {
       auto answer = look_up(host, port, AI_ADDRCONFIG);
       const std::lock_guard lock(pending->mutex);

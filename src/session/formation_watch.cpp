@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/good_guest.h"
+
 namespace wb {
 namespace {
 
@@ -17,6 +19,7 @@ constexpr milliseconds kRetryMost{1000};
 
 FormationWatch::FormationWatch(std::shared_ptr<StoreClient> store, std::string job, Log log)
     : store_(std::move(store)), job_(std::move(job)), log_(std::move(log)) {
+  const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
 }
 

@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "base/good_guest.h"
+
 namespace wb {
 
 // Short enough to keep a window of reads moving, long enough to leave the core to the trainer.
@@ -12,13 +14,15 @@ std::unique_ptr<ProgressThread> ProgressThread::start_if_needed(Domain* domain) 
   return std::unique_ptr<ProgressThread>(new ProgressThread(domain));
 }
 
-ProgressThread::ProgressThread(Domain* domain)
-    : thread_([this, domain] {
-        while (!stopping_.load(std::memory_order_relaxed)) {
-          domain->progress();
-          std::this_thread::sleep_for(kPause);
-        }
-      }) {}
+ProgressThread::ProgressThread(Domain* domain) {
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this, domain] {
+    while (!stopping_.load(std::memory_order_relaxed)) {
+      domain->progress();
+      std::this_thread::sleep_for(kPause);
+    }
+  });
+}
 
 ProgressThread::~ProgressThread() {
   stopping_ = true;

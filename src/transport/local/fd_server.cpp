@@ -12,6 +12,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/good_guest.h"
 #include "transport/local/socket_name.h"
 
 namespace wb::local {
@@ -48,22 +49,6 @@ bool send_fds(int socket, int region, int companion) {
   return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
-// The embedding program's signals are its own threads' business.
-class BlockSignals {
- public:
-  BlockSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockSignals(const BlockSignals&) = delete;
-  BlockSignals& operator=(const BlockSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 }  // namespace
 
 FdServer::FdServer(std::shared_ptr<Allocation> companion, std::string name, UniqueFd listener,
@@ -81,7 +66,7 @@ Result<std::unique_ptr<FdServer>> FdServer::start(std::shared_ptr<Allocation> co
   std::unique_ptr<FdServer> server(
       new FdServer(std::move(companion), name, std::move(listener), std::move(wake)));
   try {
-    const BlockSignals blocked;
+    const SignalsBlocked blocked;
     server->thread_ = std::thread([raw = server.get()] { raw->serve(); });
   } catch (const std::system_error& error) {
     return errno_status(error.code().value(), "starting the descriptor server's thread");
@@ -172,10 +157,12 @@ void FdServer::close_late_clients() {
   for (size_t i = 0; i < late; ++i) refuse();
 }
 
-int FdServer::next_timeout_ms() const {
+// `accepting` as the caller saw it: a clock that is asked twice could leave the listener out for
+// good.
+int FdServer::next_timeout_ms(bool accepting) const {
   auto next = Clock::time_point::max();
   for (const Client& client : clients_) next = std::min(next, client.expires);
-  if (accept_again_ > Clock::now()) next = std::min(next, accept_again_);
+  if (!accepting && clients_.size() < kMaxClients) next = std::min(next, accept_again_);
   return next == Clock::time_point::max() ? -1 : Deadline::at(next).remaining_ms();
 }
 
@@ -190,7 +177,7 @@ void FdServer::serve() {
     polled.push_back({accepting ? listener_.get() : -1, POLLIN, 0});
     for (const Client& client : clients_) polled.push_back({client.fd.get(), POLLIN, 0});
     // Interrupted or out of kernel memory: the loop looks again.
-    if (poll(polled.data(), polled.size(), next_timeout_ms()) < 0) continue;
+    if (poll(polled.data(), polled.size(), next_timeout_ms(accepting)) < 0) continue;
 
     for (size_t i = clients_.size(); i-- > 0;) {
       if (polled[i + 2].revents != 0 && answer(clients_[i])) {

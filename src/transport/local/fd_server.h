@@ -62,7 +62,7 @@ class FdServer {
   void serve();
   void accept_clients();
   void close_late_clients();
-  int next_timeout_ms() const;
+  int next_timeout_ms(bool accepting) const;
   // True when the client is finished, served or refused.
   bool answer(Client& client);
   bool expected(uint32_t pid);
