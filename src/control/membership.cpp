@@ -296,9 +296,9 @@ Result<std::vector<WorkerRecord>> read_workers(StoreClient& store, const std::st
   WB_ASSIGN_OR_RETURN(const RangeResult range, store.range(prefix, deadline));
   std::vector<WorkerRecord> records;
   for (const KeyValue& item : range.items) {
-    // A record that does not parse (of a newer format, or none of ours) says nothing about the other
-    // workers and must not end every pull. Its own worker is then missing: a caller that needs it
-    // names the member of the formation that has no record.
+    // A record that does not parse (of a newer format, or none of ours) says nothing about the
+    // other workers and must not end every pull. Its own worker is then missing: a caller that
+    // needs it names the member of the formation that has no record.
     auto record = parse_worker(item);
     if (record.ok()) records.push_back(std::move(*record));
   }

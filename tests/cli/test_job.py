@@ -102,7 +102,7 @@ class ByHand(harness.Case):
             with self.subTest(f"{memory} {transport}"):
                 job = f"{memory}-{transport}"
                 trainer = self.start(*publish_words(url, token), "--job", job, "--memory", memory,
-                                     "--hold")
+                                     "--transport", transport, "--hold")
                 trainer.wait_for_event("published")
                 result = run(*pull_words(url, token), "--job", job, "--transport", transport)
                 self.assertEqual(result.returncode, 0, result.stderr)
