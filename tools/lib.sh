@@ -57,14 +57,15 @@ install_packages() {
     apt-get install -y --no-install-recommends "${missing[@]}"
 }
 
-# configure DIR OPTIONS...: a Meson build folder, made once; compilers run through ccache.
+# configure DIR OPTIONS...: a Meson build folder, made once per set of options; compilers run through ccache.
 configure() {
-  local dir=$1
+  local dir=$1 compiler=${CXX:-g++}
   shift
   export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 # another clone of the tree finds what this one compiled
-  [ -f "$dir/build.ninja" ] && return 0
+  [ -f "$dir/build.ninja" ] && [ "$(cat "$dir/options" 2>/dev/null)" = "$compiler $*" ] && return 0
   rm -rf "$dir"
-  CXX="ccache ${CXX:-g++}" quietly "setup-$(basename "$dir")" meson setup "$dir" "$root" "$@"
+  CXX="ccache $compiler" quietly "setup-$(basename "$dir")" meson setup "$dir" "$root" "$@" &&
+    echo "$compiler $*" >"$dir/options"
 }
 
 # build DIR [TARGETS...]: shows how far it is every ten seconds.
