@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The targets that the tests of one suite need: suite_targets.py BUILD SUITE prints them for ninja."""
+"""The targets that some tests need: suite_targets.py BUILD NAME... prints them for ninja. A NAME is a test's or
+a suite's."""
 import json
 import pathlib
 import subprocess
@@ -11,11 +12,11 @@ def introspect(build: pathlib.Path, what: str):
 
 
 def main() -> None:
-    build, suite = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+    build, names = pathlib.Path(sys.argv[1]).resolve(), set(sys.argv[2:])
     outputs = {target["id"]: target["filename"] for target in introspect(build, "--targets")}
     wanted = set()
     for test in introspect(build, "--tests"):
-        if not any(name.split(":")[-1] == suite for name in test["suite"]):
+        if names.isdisjoint([test["name"], *(suite.split(":")[-1] for suite in test["suite"])]):
             continue
         for target in test["depends"]:
             wanted.update(outputs[target])
