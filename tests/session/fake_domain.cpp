@@ -48,6 +48,7 @@ class FakeJob final : public ReadJob {
       if (next_ == chunks_.size()) return leave(JobState::kDone);
       if (net_->fail_after_chunks.load() >= 0 && net_->fail_after_chunks.fetch_sub(1) == 0) {
         net_->fail_after_chunks = 0;
+        ++net_->failures;
         status_ = Status(Code::kPeerLost, "the fake wire was cut");
         return leave(JobState::kFailed);
       }

@@ -27,6 +27,7 @@ class FakeNet {
   std::atomic<uint64_t> chunks_per_poll = 4;
   // Reads fail once so many chunks have been copied in all (faults of the wire), until set again.
   std::atomic<int64_t> fail_after_chunks = -1;
+  std::atomic<uint64_t> failures = 0;  // chunks that did fail
   std::atomic<bool> refuse_connect = false;
   std::atomic<bool> refuse_abort = false;
   std::atomic<bool> refuse_register = false;
