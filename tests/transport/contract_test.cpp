@@ -143,6 +143,43 @@ TEST_P(Contract, ReadsRandomRunsAndTouchesNothingElse) {
   }
 }
 
+// Rows of all lengths in a job that is larger than any cache: transports may copy those in another
+// way. Every byte between the rows is untouched.
+TEST_P(Contract, ReadsRunsThatOutgrowTheCaches) {
+  constexpr uint64_t kBytes = 24u << 20;
+  const RemoteRegion remote = import(source_region(kBytes, 21));
+  const Target to = target(kBytes);
+  std::vector<uint8_t> expected(kBytes, 0xee);
+  std::mt19937_64 random(5);
+  ReadList list;
+  for (uint64_t at = random() % 64; at < kBytes;) {
+    wb::Run r;
+    r.length = uint64_t{1} << (random() % 18);
+    r.length += random() % r.length;
+    const uint64_t pitch = r.length + random() % 100;
+    r.count = std::min(1 + random() % 4, (kBytes - at) / pitch);
+    if (r.count == 0) break;
+    r.local_offset = at;
+    r.local_pitch = static_cast<int64_t>(pitch);
+    const uint64_t remote_pitch = random() % 200000;
+    r.remote_pitch = static_cast<int64_t>(remote_pitch);
+    r.remote_offset = random() % (kBytes - r.length - (r.count - 1) * remote_pitch);
+    for (uint64_t row = 0; row < r.count; ++row) {
+      for (uint64_t b = 0; b < r.length; ++b) {
+        expected[at + row * pitch + b] = pattern_byte(21, r.remote_offset + row * remote_pitch + b);
+      }
+    }
+    at += r.count * pitch + random() % 100;
+    list.runs.push_back(r);
+  }
+  std::shuffle(list.runs.begin(), list.runs.end(), random);
+  auto job = connection_->prepare(list, {{remote}}, {{to.id}});
+  ASSERT_TRUE(job.ok()) << job.status().to_string();
+  ASSERT_EQ(run(**job), JobState::kDone) << (*job)->status().to_string();
+  EXPECT_GT((*job)->bytes_done(), 16u << 20);
+  for (uint64_t i = 0; i < kBytes; ++i) ASSERT_EQ(to.at(i), expected[i]) << i;
+}
+
 TEST_P(Contract, JobsAreReusedAndSeeNewBytes) {
   const auto region = source_region(4096, 3);
   const RemoteRegion remote = import(region);

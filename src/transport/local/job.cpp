@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/racy_copy.h"
+#include "base/stream_copy.h"
 
 namespace wb::local {
 namespace {
@@ -16,11 +17,27 @@ std::byte* row_address(std::byte* base, uint64_t row, int64_t pitch) {
   return base + static_cast<std::ptrdiff_t>(row * static_cast<uint64_t>(pitch));
 }
 
-void copy_from_mapping(std::byte* to, uint64_t from, uint64_t bytes) {
-  racy_copy(to, reinterpret_cast<const void*>(from), bytes);
+// More than the caches of a core hold: what is copied first is gone from them at the end.
+constexpr uint64_t kStreamedJobBytes = 8u << 20;
+
+bool mapped_bytes_outgrow_caches(const std::vector<Piece>& pieces) {
+  uint64_t bytes = 0;
+  for (const Piece& piece : pieces) {
+    if (piece.mapped) bytes += piece.length * piece.count;
+  }
+  return bytes >= kStreamedJobBytes;
 }
 
 }  // namespace
+
+LocalJob::LocalJob(const Connection* owner, std::vector<Piece> pieces,
+                   std::vector<std::shared_ptr<const RemoteRegionRecord>> remote,
+                   std::vector<std::shared_ptr<const LocalRegionRecord>> local)
+    : owner_(owner),
+      pieces_(std::move(pieces)),
+      remote_(std::move(remote)),
+      local_(std::move(local)),
+      streamed_(mapped_bytes_outgrow_caches(pieces_)) {}
 
 Status LocalJob::start() {
   if (state_ == JobState::kActive) {
@@ -60,6 +77,7 @@ JobState LocalJob::advance(uint64_t budget, const ProcessReader& reader, RangeBa
     bytes_done_ += moved;
     budget -= std::min(budget, moved);
   }
+  if (streamed_) stream_fence();
   if (state_ == JobState::kActive && cursor_.piece == pieces_.size()) {
     // Only now is it known that no region was taken away under the copies.
     Status registered = check_stamps(remote_, reader, batch);
@@ -79,20 +97,48 @@ uint64_t LocalJob::copy_mapped(uint64_t budget) {
     const uint64_t rows = std::min(piece.count - cursor_.row, budget / piece.length);
     uint64_t from = row_address(piece.remote, cursor_.row, piece.remote_pitch);
     std::byte* to = row_address(piece.local, cursor_.row, piece.local_pitch);
-    for (uint64_t i = 0; i < rows; ++i) {
-      copy_from_mapping(to, from, piece.length);
-      from += static_cast<uint64_t>(piece.remote_pitch);
-      to += piece.local_pitch;
+    if (streamed_ && piece.length >= kMinStreamBytes) {
+      stream_rows(piece, rows, from, to);
+    } else {
+      for (uint64_t i = 0; i < rows; ++i) {
+        racy_copy(to, reinterpret_cast<const void*>(from), piece.length);
+        from += static_cast<uint64_t>(piece.remote_pitch);
+        to += piece.local_pitch;
+      }
     }
     moved = rows * piece.length;
   } else {
     moved = std::min(budget, piece.length - cursor_.byte);
-    copy_from_mapping(row_address(piece.local, cursor_.row, piece.local_pitch) + cursor_.byte,
-                      row_address(piece.remote, cursor_.row, piece.remote_pitch) + cursor_.byte,
-                      moved);
+    const uint64_t from = row_address(piece.remote, cursor_.row, piece.remote_pitch) + cursor_.byte;
+    std::byte* to = row_address(piece.local, cursor_.row, piece.local_pitch) + cursor_.byte;
+    if (streamed_) {
+      stream_copy(to, reinterpret_cast<const void*>(from), moved, {});
+    } else {
+      racy_copy(to, reinterpret_cast<const void*>(from), moved);
+    }
   }
   skip(cursor_, moved);
   return moved;
+}
+
+void LocalJob::stream_rows(const Piece& piece, uint64_t rows, uint64_t from, std::byte* to) const {
+  for (uint64_t i = 1; i < rows; ++i) {
+    const uint64_t next_from = from + static_cast<uint64_t>(piece.remote_pitch);
+    std::byte* next_to = to + piece.local_pitch;
+    stream_copy(to, reinterpret_cast<const void*>(from), piece.length,
+                {reinterpret_cast<const void*>(next_from), next_to, piece.length});
+    from = next_from;
+    to = next_to;
+  }
+  NextRange next;
+  if (cursor_.piece + 1 < pieces_.size() && pieces_[cursor_.piece + 1].mapped) {
+    const Piece& after = pieces_[cursor_.piece + 1];
+    next = {reinterpret_cast<const void*>(after.remote), after.local, after.length};
+  }
+  if (cursor_.piece + 2 < pieces_.size() && pieces_[cursor_.piece + 2].mapped) {
+    stream_soon(reinterpret_cast<const void*>(pieces_[cursor_.piece + 2].remote));
+  }
+  stream_copy(to, reinterpret_cast<const void*>(from), piece.length, next);
 }
 
 Result<uint64_t> LocalJob::copy_process(uint64_t budget, const ProcessReader& reader,

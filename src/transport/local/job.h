@@ -32,11 +32,7 @@ class LocalJob : public ReadJob {
   // memory on both sides.
   LocalJob(const Connection* owner, std::vector<Piece> pieces,
            std::vector<std::shared_ptr<const RemoteRegionRecord>> remote,
-           std::vector<std::shared_ptr<const LocalRegionRecord>> local)
-      : owner_(owner),
-        pieces_(std::move(pieces)),
-        remote_(std::move(remote)),
-        local_(std::move(local)) {}
+           std::vector<std::shared_ptr<const LocalRegionRecord>> local);
 
   JobState state() const override { return state_; }
   Status status() const override { return status_; }
@@ -58,6 +54,8 @@ class LocalJob : public ReadJob {
   };
 
   uint64_t copy_mapped(uint64_t budget);
+  // `rows` rows of `piece`, which is the cursor's, from and to these addresses.
+  void stream_rows(const Piece& piece, uint64_t rows, uint64_t from, std::byte* to) const;
   Result<uint64_t> copy_process(uint64_t budget, const ProcessReader& reader, RangeBatch& batch);
   // Both move the cursor over bytes of the piece that it is in.
   void fill(Cursor& cursor, uint64_t budget, RangeBatch& batch) const;
@@ -67,6 +65,7 @@ class LocalJob : public ReadJob {
   const std::vector<Piece> pieces_;
   const std::vector<std::shared_ptr<const RemoteRegionRecord>> remote_;
   const std::vector<std::shared_ptr<const LocalRegionRecord>> local_;
+  const bool streamed_;  // past the cache
   JobState state_ = JobState::kIdle;
   Status status_;
   uint64_t bytes_done_ = 0;
