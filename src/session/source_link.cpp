@@ -108,7 +108,7 @@ Status SourceLink::import_regions(const ManifestTransport& served, Deadline dead
   return Status();
 }
 
-Status SourceLink::bind(const ReadList& list, uint64_t plan) {
+Status SourceLink::bind(const ReadList& list, uint64_t plan, Deadline deadline) {
   if (bound_plan_ == plan) return Status();
   posted_ = nullptr;
   jobs_.clear();
@@ -119,6 +119,7 @@ Status SourceLink::bind(const ReadList& list, uint64_t plan) {
       const std::span<const RemoteRegion> remote =
           std::span(regions_).subspan(slot * per_slot, per_slot);
       WB_ASSIGN_OR_RETURN(auto job, connection_->prepare(list, remote, local_));
+      WB_RETURN_IF_ERROR(connection_->warm(*job, deadline));
       jobs_.push_back(std::move(job));
     }
   }

@@ -31,7 +31,7 @@ class SourceLink {
 
   // Prepares a job per slot for what plan number `plan` reads from this source. Without effect when
   // that is bound already.
-  Status bind(const ReadList& list, uint64_t plan);
+  Status bind(const ReadList& list, uint64_t plan, Deadline deadline);
 
   const std::string& worker() const { return peer_.record.worker; }
   const Digest& incarnation() const { return peer_.record.incarnation; }

@@ -61,7 +61,7 @@ Status SourceSet::connect(const std::vector<SourcePeer>& peers, uint64_t generat
       WB_ASSIGN_OR_RETURN(link,
                           SourceLink::open(*in_.job, peer, in_.local, in_.unusable, deadline));
     }
-    WB_RETURN_IF_ERROR(link->bind(list, plan_->id));
+    WB_RETURN_IF_ERROR(link->bind(list, plan_->id, deadline));
     Lane lane;
     lane.link = link.get();
     lane.list = &list;

@@ -78,6 +78,9 @@ class Connection {
   virtual Result<std::unique_ptr<ReadJob>> prepare(const ReadList& list,
                                                    std::span<const RemoteRegion> remote,
                                                    std::span<const RegionId> local) = 0;
+  // Does ahead of the first post what would slow it down: page tables of what the job reads. The
+  // job works without it. kDeadline when the time was too short; what was done stays done.
+  virtual Status warm(ReadJob&, Deadline) { return Status(); }
 
   // Starts the job; never blocks. kFailedPrecondition when it is active.
   virtual Status post(ReadJob& job) = 0;

@@ -30,6 +30,7 @@ Piece resolve(const Run& run, const RemoteRegionRecord& remote, const LocalRegio
               run.count,
               run.remote_pitch,
               run.local_pitch,
+              run.remote_region,
               remote.mapped()};
   // Rows that touch on both sides are one row.
   const auto length = static_cast<int64_t>(run.length);
@@ -90,9 +91,9 @@ Status LocalConnection::import_mapped(RemoteRegionRecord& region, Deadline deadl
   WB_ASSIGN_OR_RETURN(const std::string answer, exchange_->call(encode(request), deadline));
   WB_ASSIGN_OR_RETURN(const MapGrant grant, decode_map_grant(answer));
   WB_ASSIGN_OR_RETURN(const RegionFds fds, fetch_fds(grant, peer_.pid, deadline));
-  WB_ASSIGN_OR_RETURN(region.data, Mapping::map(fds.region, region.key.bytes, deadline));
+  WB_ASSIGN_OR_RETURN(region.data, Mapping::map(fds.region, region.key.bytes));
   if (stamps_ == nullptr) {
-    WB_ASSIGN_OR_RETURN(stamps_, Mapping::map(fds.stamps, kStampTableBytes, deadline));
+    WB_ASSIGN_OR_RETURN(stamps_, Mapping::map(fds.stamps, kStampTableBytes));
   }
   region.stamps = stamps_;
   const auto* head = reinterpret_cast<const uint64_t*>(stamps_->data());
@@ -183,6 +184,12 @@ Result<LocalJob*> LocalConnection::own(ReadJob& job) const {
   auto* local = dynamic_cast<LocalJob*>(&job);
   if (local != nullptr && local->owner() == this) return local;
   return Status(Code::kInvalidArgument, "the read job was prepared by another connection");
+}
+
+Status LocalConnection::warm(ReadJob& job, Deadline deadline) {
+  WB_ASSIGN_OR_RETURN(const LocalJob* const own_job, own(job));
+  Status warmed = own_job->populate(deadline);
+  return warmed.ok() ? warmed : std::move(warmed).with_peer(facts_of_peer());
 }
 
 Status LocalConnection::post(ReadJob& job) {

@@ -23,6 +23,7 @@ class LocalConnection : public Connection {
   Result<std::unique_ptr<ReadJob>> prepare(const ReadList& list,
                                            std::span<const RemoteRegion> remote,
                                            std::span<const RegionId> local) override;
+  Status warm(ReadJob& job, Deadline deadline) override;
   Status post(ReadJob& job) override;
   JobState poll(ReadJob& job) override;
   Status abort(ReadJob& job, Deadline deadline) override;

@@ -1,9 +1,13 @@
 #include "transport/local/job.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/racy_copy.h"
 #include "base/stream_copy.h"
+#include "transport/local/populate.h"
 
 namespace wb::local {
 namespace {
@@ -59,6 +63,27 @@ Status LocalJob::start() {
 void LocalJob::fail(Status status) {
   state_ = JobState::kFailed;
   status_ = std::move(status);
+}
+
+Status LocalJob::populate(Deadline deadline) const {
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  std::vector<AddressRange> ranges;
+  ranges.reserve(pieces_.size());
+  for (const Piece& piece : pieces_) {
+    if (!piece.mapped) continue;
+    const auto pitch = static_cast<uint64_t>(std::abs(piece.remote_pitch));
+    if (pitch <= piece.length + kPopulateGap) {
+      const uint64_t last = row_address(piece.remote, piece.count - 1, piece.remote_pitch);
+      ranges.push_back({piece.region, std::min(piece.remote, last),
+                        std::max(piece.remote, last) + piece.length});
+      continue;
+    }
+    for (uint64_t row = 0; row < piece.count; ++row) {
+      const uint64_t begin = row_address(piece.remote, row, piece.remote_pitch);
+      ranges.push_back({piece.region, begin, begin + piece.length});
+    }
+  }
+  return local::populate(page_ranges(std::move(ranges), page), deadline);
 }
 
 JobState LocalJob::advance(uint64_t budget, const ProcessReader& reader, RangeBatch& batch) {

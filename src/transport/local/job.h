@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/status.h"
 #include "plan/read_list.h"
 #include "transport/local/process_reader.h"
@@ -23,6 +24,7 @@ struct Piece {
   uint64_t count = 0;
   int64_t remote_pitch = 0;
   int64_t local_pitch = 0;
+  uint32_t region = 0;  // index of the remote region in the job
   bool mapped = false;
 };
 
@@ -44,6 +46,8 @@ class LocalJob : public ReadJob {
   // Moves about `budget` bytes; `reader` and `batch` are the connection's.
   JobState advance(uint64_t budget, const ProcessReader& reader, RangeBatch& batch);
   void fail(Status status);
+  // Brings the mapped pages that the job reads into this process's page table.
+  Status populate(Deadline deadline) const;
 
  private:
   // Where the next byte is: run, row, byte in the row.

@@ -16,10 +16,6 @@
 #include "transport/local/fd_server.h"
 #include "transport/local/socket_name.h"
 
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#endif
-
 namespace wb::local {
 namespace {
 
@@ -104,23 +100,9 @@ Result<RegionFds> receive_fds(const UniqueFd& socket) {
   return received;
 }
 
-// Large regions take a while: in steps, so that the deadline is kept.
-Status populate(std::byte* data, uint64_t length, Deadline deadline) {
-  constexpr uint64_t kStep = 128u << 20;
-  for (uint64_t at = 0; at < length; at += kStep) {
-    if (deadline.expired()) return deadline_passed();
-    if (madvise(data + at, std::min(kStep, length - at), MADV_POPULATE_READ) == 0) continue;
-    // Kernels before 5.14 (EINVAL) fault the pages in as they are read; anything else is an error.
-    if (errno == EINVAL) return Status();
-    return errno_status(errno, "bringing the source's pages into the page table");
-  }
-  return Status();
-}
-
 }  // namespace
 
-Result<std::unique_ptr<Mapping>> Mapping::map(const UniqueFd& fd, uint64_t bytes,
-                                              Deadline deadline) {
+Result<std::unique_ptr<Mapping>> Mapping::map(const UniqueFd& fd, uint64_t bytes) {
   const int seals = fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0) return Status(Code::kBadData, "the source handed over something that is no memfd");
   if ((seals & F_SEAL_SHRINK) == 0 || (seals & (F_SEAL_FUTURE_WRITE | F_SEAL_WRITE)) == 0) {
@@ -136,10 +118,8 @@ Result<std::unique_ptr<Mapping>> Mapping::map(const UniqueFd& fd, uint64_t bytes
   const auto length = static_cast<uint64_t>(info.st_size);
   void* data = mmap(nullptr, length, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return errno_status(errno, "mapping the source's memory");
-  std::unique_ptr<Mapping> mapping(new Mapping(static_cast<const std::byte*>(data), length));
   madvise(data, length, MADV_HUGEPAGE);  // a hint
-  WB_RETURN_IF_ERROR(populate(static_cast<std::byte*>(data), length, deadline));
-  return mapping;
+  return std::unique_ptr<Mapping>(new Mapping(static_cast<const std::byte*>(data), length));
 }
 
 Mapping::~Mapping() { munmap(const_cast<std::byte*>(data_), bytes_); }

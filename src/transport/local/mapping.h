@@ -15,10 +15,8 @@ namespace wb::local {
 class Mapping {
  public:
   // `fd` must be a memfd of at least `bytes` bytes that can neither shrink nor be opened for
-  // writing by anyone but its owner: kBadData otherwise. Every page is brought into this process's
-  // page table here, so that no read pays for it.
-  static Result<std::unique_ptr<Mapping>> map(const UniqueFd& fd, uint64_t bytes,
-                                              Deadline deadline);
+  // writing by anyone but its owner: kBadData otherwise.
+  static Result<std::unique_ptr<Mapping>> map(const UniqueFd& fd, uint64_t bytes);
   ~Mapping();
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
