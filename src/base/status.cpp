@@ -49,7 +49,6 @@ Code code_of_errno(int error) {
     case EPERM:
       return Code::kPermission;
     case ENOMEM:
-    case ENOSPC:
     case EMFILE:
     case ENFILE:
     case EAGAIN:

@@ -48,6 +48,7 @@ struct Pipe {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);
   const int nothing = ::open("/dev/null", O_RDONLY);
   if (nothing >= 0 && ::dup2(nothing, 0) == 0 && ::dup2(out, 1) == 1 && ::dup2(error, 2) == 2 &&
       ::syscall(SYS_close_range, 3u, ~0u, 0u) == 0) {
@@ -66,6 +67,9 @@ Result<Children> Children::make() {
   ::sigemptyset(&signals);
   ::sigaddset(&signals, SIGINT);
   ::sigaddset(&signals, SIGTERM);
+  ::sigaddset(&signals, SIGHUP);
+  // A reader of stdout that went away is an error of a write, not the end without tidying up.
+  ::signal(SIGPIPE, SIG_IGN);
   if (const int error = ::pthread_sigmask(SIG_BLOCK, &signals, nullptr); error != 0) {
     return errno_status(error, "blocking signals");
   }

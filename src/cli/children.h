@@ -19,7 +19,7 @@ struct ChildEvent {
     kLine,         // a line of `child`'s stdout
     kErrorLine,    // a line of its stderr
     kExited,       // it ended; all its lines have been delivered
-    kInterrupted,  // SIGINT or SIGTERM came to this process
+    kInterrupted,  // SIGINT, SIGTERM or SIGHUP came to this process
   } kind = Kind::kLine;
   size_t child = 0;
   std::string line;
@@ -29,8 +29,8 @@ struct ChildEvent {
 
 class Children {
  public:
-  // Takes SIGINT and SIGTERM of the calling thread as events. Call it before threads are started,
-  // so that they inherit the blocked mask.
+  // Takes SIGINT, SIGTERM and SIGHUP of the calling thread as events, and ignores SIGPIPE. Call it
+  // before threads are started, so that they inherit the blocked mask.
   static Result<Children> make();
   Children(Children&& other) noexcept;
   Children& operator=(Children&&) = delete;

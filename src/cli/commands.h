@@ -6,7 +6,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace wb::cli {
 
@@ -21,5 +22,7 @@ void add_pull(CLI::App& app, int* exit);
 
 // Options that publish and pull share. `side` is "--trainer" or "--rollout".
 void add_rank_options(CLI::App& command, const std::string& side, RankOptions* options);
+// Of a --timeout: finite, and no clock overflows.
+CLI::Validator sensible_seconds();
 
 }  // namespace wb::cli

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -147,31 +146,19 @@ class Demo {
     constexpr std::string_view kEmbed = "embed:";
     url_ = options_.store;
     if (url_.rfind(kEmbed, 0) != 0) return {};
-    const std::string address = url_.substr(kEmbed.size());
-    const size_t colon = address.rfind(':');
-    StoreServerOptions server;
-    const char* end = address.data() + address.size();
-    const auto parsed = colon == std::string::npos
-                            ? std::from_chars_result{end, std::errc::invalid_argument}
-                            : std::from_chars(address.data() + colon + 1, end, server.port);
-    if (colon == 0 || parsed.ec != std::errc() || parsed.ptr != end) {
-      return Status(Code::kInvalidArgument,
-                    "--store is embed:HOST:PORT or http(s)://HOST:PORT, not \"" + url_ + "\"");
-    }
-    server.host = address.substr(0, colon);
-    server.token = token_;
-    WB_ASSIGN_OR_RETURN(store_, StoreServer::listen(server));
+    WB_ASSIGN_OR_RETURN(store_,
+                        StoreServer::listen(std::string_view(url_).substr(kEmbed.size()), token_));
     url_ = store_->endpoint();
     return {};
   }
 
   // Another's store outlives this run, so the run's keys are taken out of it. Best effort: the keys
-  // belong to a job name that is never used again.
-  // Trouble is told only if the run went well: otherwise the run has told what is wrong.
+  // belong to a job name that is never used again. Trouble is told only if the run went well:
+  // otherwise the run has told what is wrong.
   void forget_steps(bool tell) {
     const Deadline deadline = Deadline::after(std::chrono::seconds(5));
     StoreOptions store;
-    store.endpoints = {url_};
+    store.endpoints = split_endpoints(url_);
     store.token = token_;
     auto client = StoreClient::connect(store, deadline);
     Status forgotten = client.status();
@@ -367,7 +354,7 @@ void add_demo(CLI::App& app, int* exit) {
                       "File with the job's token (default: a new one for this run)");
   command->add_option("--timeout", options->timeout, "Seconds until a single wait is given up")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(sensible_seconds());
   command->add_option("--json", options->json_file, "Write all results to this file");
   command->add_flag("--verbose", options->verbose, "Show what the ranks write to stderr");
   command->callback([options, exit] { *exit = run_demo(*options); });

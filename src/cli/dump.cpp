@@ -15,11 +15,15 @@
 namespace wb::cli {
 namespace {
 
-// A temporary file beside the target; gone unless it was moved there.
+// A temporary file in the target's folder; gone unless it was moved there. Where the file system
+// can, it has no name until it is whole, so that not even a killed process leaves it behind.
 class Draft {
  public:
   static Result<Draft> create(const std::filesystem::path& target) {
-    std::string name = target.string() + "." + random_id().hex().substr(0, 12);
+    const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
+    const int nameless = ::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    if (nameless >= 0) return Draft(nameless, {});
+    std::string name = beside(target);
     // Not mkstemp: its files are 0600, and what the umask would have made of 0666 cannot be asked
     // for without changing the umask of all threads.
     const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -36,13 +40,13 @@ class Draft {
     if (!name_.empty()) ::unlink(name_.c_str());
   }
 
-  Status write(const void* data, uint64_t bytes) {
+  Status write(const void* data, uint64_t bytes, const std::string& target) {
     const auto* at = static_cast<const char*>(data);
     while (bytes != 0) {
       const ssize_t n = ::write(fd_, at, static_cast<size_t>(std::min<uint64_t>(bytes, 1u << 30)));
       if (n < 0) {
         if (errno == EINTR) continue;
-        return errno_status(errno, "writing " + name_);
+        return errno_status(errno, "writing " + target);
       }
       at += n;
       bytes -= static_cast<uint64_t>(n);
@@ -53,6 +57,14 @@ class Draft {
   Status move_to(const std::filesystem::path& target) {
     // Late write errors of a full disk or a network file system show up here.
     if (::fsync(fd_) != 0) return errno_status(errno, "writing " + target.string());
+    if (name_.empty()) {
+      std::string name = beside(target);
+      const std::string self = "/proc/self/fd/" + std::to_string(fd_);
+      if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+        return errno_status(errno, "naming a file beside " + target.string());
+      }
+      name_ = std::move(name);
+    }
     if (::close(std::exchange(fd_, -1)) != 0) {
       return errno_status(errno, "closing " + target.string());
     }
@@ -65,6 +77,9 @@ class Draft {
   }
 
  private:
+  static std::string beside(const std::filesystem::path& target) {
+    return target.string() + "." + random_id().hex().substr(0, 12);
+  }
   Draft(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
   int fd_;
   std::string name_;
@@ -96,9 +111,9 @@ Status dump_safetensors(const std::filesystem::path& path, const WorkerLayout& l
   WB_RETURN_IF_ERROR(check_dump_target(path));
   WB_ASSIGN_OR_RETURN(Draft draft, Draft::create(path));
   const std::string header = make_safetensors_header(tensors);
-  WB_RETURN_IF_ERROR(draft.write(header.data(), header.size()));
+  WB_RETURN_IF_ERROR(draft.write(header.data(), header.size(), path.string()));
   for (size_t i = 0; i < tensors.size(); ++i) {
-    WB_RETURN_IF_ERROR(draft.write(buffers[i], tensors[i].bytes()));
+    WB_RETURN_IF_ERROR(draft.write(buffers[i], tensors[i].bytes(), path.string()));
   }
   return draft.move_to(path);
 }

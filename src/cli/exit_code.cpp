@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "layout/quote.h"
+
 namespace wb::cli {
 
 int exit_code(Code code) {
@@ -103,14 +105,7 @@ std::string_view hint(Code code) {
   return kDefectHint;
 }
 
-std::string printable_lines(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n') || byte == 0x7f) c = '?';
-  }
-  return out;
-}
+std::string printable_lines(std::string_view text) { return visible(text, true); }
 
 std::string printable(std::string_view text) {
   std::string out = printable_lines(text);

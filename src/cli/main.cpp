@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 
 #include "cli/commands.h"
 #include "cli/exit_code.h"
@@ -45,11 +46,19 @@ int run(int argc, char** argv) {
   return exit;
 }
 
+// What was printed counts only once it is written: a full disk shows here.
+int flushed(int exit) {
+  std::cout.flush();
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
+  if (written || exit != wb::cli::kExitOk) return exit;
+  return wb::cli::fail("output", wb::Status(wb::Code::kIo, "stdout could not be written"));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    return flushed(run(argc, argv));
   } catch (const std::bad_alloc&) {
     return wb::cli::fail("error", wb::Status(wb::Code::kNoMemory, "no memory is left"));
   } catch (const std::exception& error) {

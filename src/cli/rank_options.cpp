@@ -5,6 +5,19 @@
 
 namespace wb::cli {
 
+CLI::Validator sensible_seconds() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double seconds = 0;
+        // Written so that NaN fails, too. A year: more would not fit a clock in nanoseconds.
+        const bool fine = CLI::detail::lexical_cast(text, seconds) && seconds >= 1e-3 &&
+                          seconds <= 366.0 * 24 * 3600;
+        return fine ? std::string()
+                    : "a number of seconds from 0.001 to a year is wanted, not " + text;
+      },
+      "SECONDS", "seconds");
+}
+
 void add_rank_options(CLI::App& command, const std::string& side, RankOptions* options) {
   command.add_option("--model", options->model, "Folder with the checkpoint and its config.json")
       ->required();
@@ -37,7 +50,7 @@ void add_rank_options(CLI::App& command, const std::string& side, RankOptions* o
       ->capture_default_str();
   command.add_option("--timeout", options->timeout, "Seconds until a single wait is given up")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(sensible_seconds());
   command.add_flag("--huge-pages", options->huge_pages,
                    "Use huge pages; an error when there are none");
   command.add_option("--etcd-user", options->etcd_user, "User of an etcd with authentication");

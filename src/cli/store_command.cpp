@@ -26,27 +26,13 @@ struct StoreCommandOptions {
 };
 
 Status serve(const StoreCommandOptions& options) {
-  StoreServerOptions server_options;
-  const size_t colon = options.listen.rfind(':');
-  const char* end = options.listen.data() + options.listen.size();
-  if (colon == std::string::npos || colon == 0) {
-    return Status(Code::kInvalidArgument, "--listen is HOST:PORT, not \"" + options.listen + "\"");
-  }
-  const auto [stop, error] =
-      std::from_chars(options.listen.data() + colon + 1, end, server_options.port);
-  if (error != std::errc() || stop != end) {
-    return Status(Code::kInvalidArgument,
-                  "the port of --listen is a number from 0 to 65535, not \"" +
-                      options.listen.substr(colon + 1) + "\"");
-  }
-  server_options.host = options.listen.substr(0, colon);
   bool created = false;
   if (::access(options.token_file.c_str(), F_OK) != 0 && errno == ENOENT) {
     WB_RETURN_IF_ERROR(create_token_file(options.token_file));
     created = true;
   }
-  WB_ASSIGN_OR_RETURN(server_options.token, read_token_file(options.token_file));
-  WB_ASSIGN_OR_RETURN(const auto server, StoreServer::listen(server_options));
+  WB_ASSIGN_OR_RETURN(std::string token, read_token_file(options.token_file));
+  WB_ASSIGN_OR_RETURN(const auto server, StoreServer::listen(options.listen, std::move(token)));
   Reporter(options.json)
       .say({{"event", "listening"}, {"endpoint", server->endpoint()}},
            "store at " + server->endpoint() +

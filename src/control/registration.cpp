@@ -1,9 +1,8 @@
 #include <condition_variable>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
-#include "base/good_guest.h"
+#include "base/thread.h"
 #include "control/membership.h"
 #include "control/worker_record.h"
 
@@ -92,12 +91,7 @@ class Keeper final : public Registration {
   Status start(Deadline deadline) {
     WB_RETURN_IF_ERROR(leased_.take(deadline));
     last_kept_ = Deadline::Clock::now();
-    try {
-      const SignalsBlocked blocked;
-      thread_ = std::thread([this] { run(); });
-    } catch (const std::system_error& failure) {
-      return errno_status(failure.code().value(), "starting a thread to keep a lease");
-    }
+    WB_ASSIGN_OR_RETURN(thread_, start_thread("keep a lease", [this] { run(); }));
     return Status();
   }
 

@@ -9,10 +9,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 
-#include "base/good_guest.h"
+#include "base/thread.h"
 
 namespace wb {
 namespace {
@@ -82,17 +81,13 @@ Result<std::vector<ResolvedAddress>> resolve(const std::string& host, const std:
   // getaddrinfo cannot be interrupted. It runs in a thread that owns all it touches, so that a
   // caller whose deadline passes can leave it behind; it ends with the name service's own timeout.
   const auto pending = std::make_shared<Pending>();
-  try {
-    const SignalsBlocked blocked;
-    std::thread([pending, host, port] {
-      auto answer = look_up(host, port, AI_ADDRCONFIG);
-      const std::lock_guard lock(pending->mutex);
-      pending->answer.emplace(std::move(answer));
-      pending->ready.notify_all();
-    }).detach();
-  } catch (const std::system_error& failure) {
-    return errno_status(failure.code().value(), "starting a thread to look up " + host);
-  }
+  WB_ASSIGN_OR_RETURN(std::thread thread, start_thread("look up " + host, [pending, host, port] {
+                        auto answer = look_up(host, port, AI_ADDRCONFIG);
+                        const std::lock_guard lock(pending->mutex);
+                        pending->answer.emplace(std::move(answer));
+                        pending->ready.notify_all();
+                      }));
+  thread.detach();
   std::unique_lock lock(pending->mutex);
   if (!pending->ready.wait_until(lock, deadline.when(),
                                  [&] { return pending->answer.has_value(); })) {

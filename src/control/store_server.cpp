@@ -1,5 +1,7 @@
 #include "control/store_server.h"
 
+#include <charconv>
+
 #include "control/http_client.h"
 #include "control/http_server.h"
 #include "control/store_api.h"
@@ -52,6 +54,18 @@ Result<std::unique_ptr<StoreServer>> StoreServer::listen(const StoreServerOption
   auto store = std::make_unique<Store>();
   WB_RETURN_IF_ERROR(store->start(options));
   return std::unique_ptr<StoreServer>(std::move(store));
+}
+
+Result<std::unique_ptr<StoreServer>> StoreServer::listen(std::string_view host_port,
+                                                         std::string token) {
+  WB_ASSIGN_OR_RETURN(const HttpEndpoint where, parse_host_port(host_port));
+  StoreServerOptions options;
+  options.host = where.host;
+  const auto [end, error] =
+      std::from_chars(where.port.data(), where.port.data() + where.port.size(), options.port);
+  if (error != std::errc()) return Status(Code::kInternal, "a port that was checked is none");
+  options.token = std::move(token);
+  return listen(options);
 }
 
 }  // namespace wb

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/deadline.h"
 #include "base/status.h"
@@ -23,6 +24,8 @@ class StoreServer {
  public:
   // kBusy when the port is taken. Runs its own thread until close() or destruction.
   static Result<std::unique_ptr<StoreServer>> listen(const StoreServerOptions& options);
+  // HOST:PORT, IPv6 in brackets. kInvalidArgument when it is not.
+  static Result<std::unique_ptr<StoreServer>> listen(std::string_view host_port, std::string token);
   virtual ~StoreServer() = default;
   virtual std::string endpoint() const = 0;  // "http://127.0.0.1:41001"
   virtual Status close(Deadline deadline) = 0;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/good_guest.h"
+#include "base/thread.h"
 
 namespace wb {
 namespace {
@@ -18,9 +18,15 @@ constexpr milliseconds kRetryMost{1000};
 }  // namespace
 
 FormationWatch::FormationWatch(std::shared_ptr<StoreClient> store, std::string job, Log log)
-    : store_(std::move(store)), job_(std::move(job)), log_(std::move(log)) {
-  const SignalsBlocked blocked;
-  thread_ = std::thread([this] { run(); });
+    : store_(std::move(store)), job_(std::move(job)), log_(std::move(log)) {}
+
+Result<std::unique_ptr<FormationWatch>> FormationWatch::start(std::shared_ptr<StoreClient> store,
+                                                              std::string job, Log log) {
+  std::unique_ptr<FormationWatch> watch(
+      new FormationWatch(std::move(store), std::move(job), std::move(log)));
+  WB_ASSIGN_OR_RETURN(watch->thread_, start_thread("follow the set of trainers",
+                                                   [raw = watch.get()] { raw->run(); }));
+  return watch;
 }
 
 FormationWatch::~FormationWatch() { stop(); }

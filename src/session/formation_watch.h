@@ -21,7 +21,8 @@ namespace wb {
 
 class FormationWatch {
  public:
-  FormationWatch(std::shared_ptr<StoreClient> store, std::string job, Log log);
+  static Result<std::unique_ptr<FormationWatch>> start(std::shared_ptr<StoreClient> store,
+                                                       std::string job, Log log);
   ~FormationWatch();  // stop()
   FormationWatch(const FormationWatch&) = delete;
   FormationWatch& operator=(const FormationWatch&) = delete;
@@ -41,6 +42,7 @@ class FormationWatch {
   void stop();
 
  private:
+  FormationWatch(std::shared_ptr<StoreClient> store, std::string job, Log log);
   void run();
   Status follow();
   Status refresh();

@@ -18,36 +18,6 @@ constexpr std::string_view kEmbed = "embed:";
 constexpr std::chrono::seconds kStoreStarts{5};
 constexpr std::chrono::milliseconds kTryAgain{100};
 
-struct HostPort {
-  std::string host;
-  uint16_t port = 0;
-};
-
-Result<HostPort> parse_host_port(std::string_view text) {
-  const auto bad = [&] {
-    std::string sentence(text);
-    sentence += " is not HOST:PORT with a port of 0 to 65535";
-    return Status(Code::kInvalidArgument, std::move(sentence));
-  };
-  const size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) return bad();
-  const std::string_view digits = text.substr(colon + 1);
-  HostPort out{std::string(text.substr(0, colon)), 0};
-  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), out.port);
-  if (digits.empty() || error != std::errc() || end != digits.end()) return bad();
-  return out;
-}
-
-std::vector<std::string> split_commas(std::string_view text) {
-  std::vector<std::string> out;
-  while (true) {
-    const size_t comma = text.find(',');
-    out.emplace_back(text.substr(0, comma));
-    if (comma == std::string_view::npos) return out;
-    text.remove_prefix(comma + 1);
-  }
-}
-
 class JobImpl final : public JobInternal, public std::enable_shared_from_this<JobImpl> {
  public:
   explicit JobImpl(JobOptions options) : options_(std::move(options)) {}
@@ -59,18 +29,14 @@ class JobImpl final : public JobInternal, public std::enable_shared_from_this<Jo
     store.password = options_.etcd_password;
     store.ca_file = options_.ca_file;
     if (std::string_view(options_.store).substr(0, kEmbed.size()) == kEmbed) {
-      WB_ASSIGN_OR_RETURN(const HostPort where,
-                          parse_host_port(std::string_view(options_.store).substr(kEmbed.size())));
-      StoreServerOptions server;
-      server.host = where.host;
-      server.port = where.port;
-      server.token = options_.token;
-      WB_ASSIGN_OR_RETURN(server_, StoreServer::listen(server));
+      WB_ASSIGN_OR_RETURN(
+          server_, StoreServer::listen(std::string_view(options_.store).substr(kEmbed.size()),
+                                       options_.token));
       store_url_ = server_->endpoint();
       store.endpoints = {store_url_};
     } else {
       store_url_ = options_.store;
-      store.endpoints = split_commas(options_.store);
+      store.endpoints = split_endpoints(options_.store);
     }
     return connect_store(store, deadline);
   }

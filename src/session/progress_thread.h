@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 
+#include "base/status.h"
 #include "transport/transport.h"
 
 namespace wb {
@@ -12,13 +13,13 @@ namespace wb {
 class ProgressThread {
  public:
   // Null when the transport needs no help.
-  static std::unique_ptr<ProgressThread> start_if_needed(Domain* domain);
+  static Result<std::unique_ptr<ProgressThread>> start_if_needed(Domain* domain);
   ~ProgressThread();  // ends the thread: within a millisecond
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
 
  private:
-  explicit ProgressThread(Domain* domain);
+  ProgressThread() = default;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };

@@ -94,7 +94,7 @@ class PublisherImpl final : public Publisher {
     WB_RETURN_IF_ERROR(register_memory());
     WB_RETURN_IF_ERROR(serve());
     WB_RETURN_IF_ERROR(enlist(deadline));
-    watch_ = std::make_unique<FormationWatch>(job_->store(), job_->options().name, log_);
+    WB_ASSIGN_OR_RETURN(watch_, FormationWatch::start(job_->store(), job_->options().name, log_));
     WB_RETURN_IF_ERROR(join(deadline));
     log_.write(LogLevel::kInfo, "session", "publisher started",
                {{"worker", name_}, {"report", report()}});
@@ -218,7 +218,8 @@ class PublisherImpl final : public Publisher {
     WB_ASSIGN_OR_RETURN(auto registered,
                         RegisteredRegions::make(domain.get(), memory, Access::kRemoteRead, log_));
     registered_.push_back(std::move(registered));
-    helpers_.push_back(ProgressThread::start_if_needed(domain.get()));
+    WB_ASSIGN_OR_RETURN(auto helper, ProgressThread::start_if_needed(domain.get()));
+    helpers_.push_back(std::move(helper));
     serving_.push_back({domain->kind(), helpers_.back() != nullptr});
     domains_.push_back(std::move(domain));
     return Status();

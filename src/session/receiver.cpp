@@ -46,7 +46,7 @@ class ReceiverImpl final : public Receiver {
     note_unnamed();
     if (options_.staging) WB_RETURN_IF_ERROR(allocate_staging());
     WB_RETURN_IF_ERROR(register_memory());
-    watch_ = std::make_unique<FormationWatch>(job_->store(), job_->options().name, log_);
+    WB_ASSIGN_OR_RETURN(watch_, FormationWatch::start(job_->store(), job_->options().name, log_));
     SourceSetInputs inputs;
     inputs.job = job_.get();
     inputs.table = &table_;

@@ -1,6 +1,7 @@
 """Help texts, words that are wrong, and what `layout` and `plan` say."""
 
 import json
+import subprocess
 import unittest
 
 import harness
@@ -53,6 +54,28 @@ class Words(harness.Case):
                        "vllm:tp=2", "--receiver", "2")):
             with self.subTest(words=words[:1] + words[-2:]):
                 self.assert_fails(run(*words), 2)
+
+    def test_timeouts_that_no_clock_can_hold(self):
+        for seconds in ("nan", "inf", "-1", "0", "1e300", "soon"):
+            with self.subTest(seconds):
+                self.assert_fails(run("demo", "--model", model("tiny-qwen3"), "--trainer",
+                                      "megatron:tp=2", "--rollout", "vllm:tp=2", "--timeout",
+                                      seconds), 2, seconds)
+
+    def test_a_full_disk_under_stdout_is_an_error(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            for words in (("layout", "--model", model("tiny-qwen3"), "--side", "vllm:tp=2",
+                           "--rank", 0),
+                          ("layout", "--model", model("tiny-qwen3"), "--side", "vllm:tp=2",
+                           "--rank", 0, "--json"),
+                          ("plan", "--model", model("tiny-qwen3"), "--trainer", "megatron:tp=2",
+                           "--rollout", "vllm:tp=2")):
+                with self.subTest(words=words):
+                    result = subprocess.run(
+                        [harness.WEIGHTBRIDGE, *map(str, words)], stdout=full,
+                        stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+                    self.assertEqual(result.returncode, 14, result.stderr)
+                    self.assertIn("stdout", result.stderr)
 
     def test_spec(self):
         for spec, word in (("vllm:tp=two", "two"), ("vllm:xp=2", "xp"), ("sglang:tp=2", "sglang"),

@@ -10,9 +10,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 
-#include "base/good_guest.h"
+#include "base/thread.h"
 #include "transport/local/socket_name.h"
 
 namespace wb::local {
@@ -65,12 +64,8 @@ Result<std::unique_ptr<FdServer>> FdServer::start(std::shared_ptr<Allocation> co
   if (!wake.valid()) return errno_status(errno, "creating an eventfd");
   std::unique_ptr<FdServer> server(
       new FdServer(std::move(companion), name, std::move(listener), std::move(wake)));
-  try {
-    const SignalsBlocked blocked;
-    server->thread_ = std::thread([raw = server.get()] { raw->serve(); });
-  } catch (const std::system_error& error) {
-    return errno_status(error.code().value(), "starting the descriptor server's thread");
-  }
+  WB_ASSIGN_OR_RETURN(server->thread_,
+                      start_thread("hand out descriptors", [raw = server.get()] { raw->serve(); }));
   return server;
 }
 
