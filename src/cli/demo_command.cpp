@@ -196,8 +196,9 @@ class Demo {
   Status start() {
     for (uint32_t rank = 0; rank < options_.trainers; ++rank) {
       auto words = common("publish", options_.trainer, rank);
-      words.insert(words.end(), {"--no-hold", "--mode", options_.mode, "--memory", options_.memory,
-                                 "--versions", std::to_string(options_.published())});
+      words.insert(words.end(),
+                   {"--verify", "--no-hold", "--mode", options_.mode, "--memory", options_.memory,
+                    "--versions", std::to_string(options_.published())});
       WB_RETURN_IF_ERROR(children_.spawn(fmt::format("trainer-{}", rank), words).status());
     }
     for (uint32_t rank = 0; rank < options_.receivers; ++rank) {
@@ -232,11 +233,7 @@ class Demo {
           }
           break;
         case ChildEvent::Kind::kExited:
-          // Wrong bytes are judged from the reports, when all receivers have told theirs.
-          if (event->exit_signal == 0 &&
-              (event->exit_code == kExitOk || event->exit_code == kExitWrong)) {
-            break;
-          }
+          if (clean(*event)) break;
           return obituary(*event);
       }
     }
@@ -245,17 +242,24 @@ class Demo {
       auto event = children_.next(Deadline::after(std::chrono::seconds(0)));
       if (!event.ok()) break;
       if (event->kind == ChildEvent::Kind::kLine) progress(results_->add(event->line));
-      if (event->kind == ChildEvent::Kind::kExited &&
-          (event->exit_signal != 0 || event->exit_code > kExitWrong || event->exit_code < 0)) {
-        return obituary(*event);
-      }
+      if (event->kind == ChildEvent::Kind::kExited && !clean(*event)) return obituary(*event);
     }
     return {};
   }
 
+  // Wrong bytes of receivers are judged from the reports, when all have told theirs. Without a
+  // trainer nobody gets further. Trainers are the first children.
+  bool clean(const ChildEvent& event) const {
+    if (event.exit_signal != 0) return false;
+    return event.exit_code == kExitOk ||
+           (event.exit_code == kExitWrong && event.child >= options_.trainers);
+  }
+
   Outcome obituary(const ChildEvent& event) const {
     const std::string words = children_.last_words(event.child);
-    Outcome outcome{kExitRank, {}, "--verbose shows all that the ranks say"};
+    Outcome outcome{event.exit_code == kExitWrong ? kExitWrong : kExitRank,
+                    {},
+                    "--verbose shows all that the ranks say"};
     outcome.failure =
         fmt::format("{} ended {}{}", children_.name(event.child),
                     event.exit_signal != 0 ? fmt::format("by signal {}", event.exit_signal)

@@ -29,6 +29,7 @@ struct DemoResults::State {
   std::map<uint64_t, std::map<uint64_t, json>> pulls;      // version -> receiver -> event
   std::map<uint64_t, std::map<uint64_t, json>> publishes;  // version -> trainer -> event
   std::map<uint64_t, uint64_t> needs;                      // receiver -> bytes
+  std::map<uint64_t, json> held;                           // trainer -> its own memory, verified
   json startup = json::array();
   size_t ready_trainers = 0, ready_receivers = 0;
 
@@ -50,6 +51,11 @@ struct DemoResults::State {
   uint64_t sum(const char* key) const {
     uint64_t total = 0;
     each_pull([&](uint64_t, uint64_t, const json& e) { total += e.value(key, uint64_t{0}); });
+    return total;
+  }
+  uint64_t held_bytes() const {
+    uint64_t total = 0;
+    for (const auto& [trainer, e] : held) total += e.value("verified", uint64_t{0});
     return total;
   }
   uint64_t torn_of(uint64_t receiver) const {
@@ -160,6 +166,8 @@ std::string DemoResults::add(const std::string& line) {
     if (++s.ready_trainers == s.settings.trainers) {
       return fmt::format("{} trainers have joined", s.settings.trainers);
     }
+  } else if (kind == "verified") {
+    s.held[rank] = event;
   } else if (kind == "startup") {
     s.startup.push_back(event);
   } else if (kind == "published") {
@@ -210,6 +218,13 @@ std::string DemoResults::fault() const {
     }
   });
   if (!fault.empty()) return fault;
+  for (uint64_t trainer = 0; trainer < s.settings.trainers; ++trainer) {
+    const auto held = s.held.find(trainer);
+    if (held == s.held.end() || held->second.value("verified", uint64_t{0}) !=
+                                    held->second.value("expected", uint64_t{1})) {
+      return fmt::format("the memory of trainer-{} was not verified", trainer);
+    }
+  }
   for (uint64_t receiver = 0; receiver < s.settings.receivers; ++receiver) {
     // A rank without bytes has nothing to be torn, so it may also hold the disturbed version.
     const bool empty = s.needs.count(receiver) != 0 && s.needs.at(receiver) == 0;
@@ -265,6 +280,7 @@ std::string DemoResults::State::summary() const {
                      torn == 0 ? "" : ", each discarded and retried", sum("skipped"));
   out += fmt::format("bytes verified: {} of {} needed; padding bytes found zero: {}\n",
                      sum("verified"), sum("needed"), sum("padding"));
+  out += fmt::format("bytes of the trainers' own memory verified: {}\n", held_bytes());
   return out;
 }
 
@@ -316,6 +332,7 @@ json DemoResults::to_json(const std::string& failure, double seconds) const {
           {"verified_bytes", s.sum("verified")},
           {"needed_bytes", s.sum("needed")},
           {"padding_bytes", s.sum("padding")},
+          {"trainer_bytes", s.held_bytes()},
           {"ways", std::move(ways)},
           {"publishes", std::move(publishes)},
           {"pulls", std::move(pulls)},

@@ -25,6 +25,7 @@ struct PublishOptions : RankOptions {
   uint64_t versions = 1;
   double interval = 0;
   bool hold = true;
+  bool verify = false;
   uint32_t receivers = 0;
   uint64_t overlap = 0;
 };
@@ -55,7 +56,8 @@ class Trainer {
         if (wait_for_interrupt(std::chrono::duration<double>(options_.interval))) break;
       }
       fill(rank_.checkpoint, rank_.layout, rank_.memory.buffers, version,
-           options_.values == "changing" ? Values::kChanging : Values::kCheckpoint);
+           values_of(options_.values));
+      if (options_.verify && version == options_.first) WB_RETURN_IF_ERROR(verify(version));
       WB_RETURN_IF_ERROR(publish(version));
     }
     if (!interrupted() && options_.receivers != 0) {
@@ -87,6 +89,21 @@ class Trainer {
     WB_RETURN_IF_ERROR(publisher_->begin_update(nullptr));
     if (!disturb) return {};
     return steps_.say("updating", std::to_string(options_.rank), version, deadline);
+  }
+
+  // The layout decides where each weight lies, in all versions alike: one look is enough.
+  Status verify(uint64_t version) {
+    WB_ASSIGN_OR_RETURN(const RankCheck check, RankCheck::make(options_, rank_.spec));
+    const Verification found = check.verify(rank_, version, values_of(options_.values));
+    reporter_.say({{"event", "verified"},
+                   {"rank", options_.rank},
+                   {"verified", found.verified},
+                   {"expected", found.needed}},
+                  fmt::format("{} of {} bytes lie where {} has them", found.verified, found.needed,
+                              options_.spec));
+    if (found.ok()) return {};
+    return Status(Code::kUnproven, fmt::format("trainer-{} does not hold what {} means: {}",
+                                               options_.rank, options_.spec, found.fault));
   }
 
   Status publish(uint64_t version) {
@@ -164,6 +181,9 @@ void add_publish(CLI::App& app, int* exit) {
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--hold,!--no-hold", options->hold,
                     "After the last version serve it until SIGINT or SIGTERM (the default)");
+  command->add_flag("--verify", options->verify,
+                    "Before the first version, compare each byte that this rank holds with an "
+                    "independent expectation; exit 1 if one is wrong");
   command
       ->add_option("--values", options->values,
                    "changing (each element is new in each version) or checkpoint (the file's own)")

@@ -63,10 +63,11 @@ class Disturbance {
 // One rollout rank: pulls versions one after the other.
 class Rollout {
  public:
-  Rollout(const PullOptions& options, Rank rank, Expectation expectation)
+  // `check` may be null.
+  Rollout(const PullOptions& options, Rank rank, const RankCheck* check)
       : options_(options),
         rank_(std::move(rank)),
-        expectation_(std::move(expectation)),
+        check_(check),
         needed_(rank_.layout.piece_bytes(rank_.checkpoint.table())),
         steps_(rank_.job->store(), options.job),
         disturbance_(options, &steps_),
@@ -160,8 +161,9 @@ class Rollout {
       event["memcpy_ns"] = meter_->measure();
     }
     std::string text = summary(report);
-    if (options_.verify) {
-      const Verification checked = verify_now(report.version.number);
+    if (check_ != nullptr) {
+      const Verification checked =
+          check_->verify(rank_, report.version.number, values_of(options_.values));
       event["verified"] = checked.verified;
       event["expected"] = checked.needed;
       event["padding"] = checked.padding;
@@ -182,17 +184,6 @@ class Rollout {
     return {};
   }
 
-  Verification verify_now(uint64_t version) const {
-    std::vector<HeldBuffer> held;
-    for (size_t i = 0; i < rank_.layout.buffers.size(); ++i) {
-      held.push_back(
-          {rank_.layout.buffers[i].name,
-           {rank_.memory.buffers[i], static_cast<size_t>(rank_.layout.buffers[i].bytes)}});
-    }
-    return verify(expectation_, held, version,
-                  options_.values == "changing" ? Values::kChanging : Values::kCheckpoint);
-  }
-
   static std::string summary(const PullReport& report) {
     const double seconds = static_cast<double>(report.read_ns) / 1e9;
     std::string text =
@@ -211,7 +202,7 @@ class Rollout {
 
   const PullOptions& options_;
   Rank rank_;
-  const Expectation expectation_;
+  const RankCheck* const check_;
   const uint64_t needed_;
   Steps steps_;
   Disturbance disturbance_;
@@ -226,14 +217,11 @@ class Rollout {
 Status pull(const PullOptions& options, bool* wrong) {
   if (!options.dump.empty()) WB_RETURN_IF_ERROR(check_dump_target(options.dump));
   WB_ASSIGN_OR_RETURN(Rank rank, open_rank(options, LayoutRole::kReceiver));
-  Expectation expectation;
-  std::optional<SourceModel> model;  // the expectation points into it
+  std::optional<RankCheck> check;
   if (options.verify) {
-    WB_ASSIGN_OR_RETURN(auto opened, SourceModel::open(options.model));
-    model.emplace(std::move(opened));
-    WB_ASSIGN_OR_RETURN(expectation, expect_rank(*model, rank.spec, options.rank));
+    WB_ASSIGN_OR_RETURN(check, RankCheck::make(options, rank.spec));
   }
-  Rollout rollout(options, std::move(rank), std::move(expectation));
+  Rollout rollout(options, std::move(rank), check.has_value() ? &*check : nullptr);
   const Status status = rollout.run();
   *wrong = rollout.wrong();
   return status;

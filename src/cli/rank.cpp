@@ -75,6 +75,10 @@ Result<RankMemory> bind_memory(const WorkerLayout& layout, const std::string& ki
   return memory;
 }
 
+Values values_of(const std::string& word) {
+  return word == "changing" ? Values::kChanging : Values::kCheckpoint;
+}
+
 Result<Rank> open_rank(const RankOptions& options, LayoutRole role) {
   Rank rank;
   WB_ASSIGN_OR_RETURN(rank.spec, parse_spec(options.spec));
@@ -108,6 +112,23 @@ Result<Rank> open_rank(const RankOptions& options, LayoutRole role) {
   WB_ASSIGN_OR_RETURN(rank.job, Job::open(std::move(job), options.deadline()));
   WB_ASSIGN_OR_RETURN(rank.memory, bind_memory(rank.layout, options.memory, options.huge_pages));
   return rank;
+}
+
+Result<RankCheck> RankCheck::make(const RankOptions& options, const Spec& spec) {
+  RankCheck check;
+  WB_ASSIGN_OR_RETURN(auto model, SourceModel::open(options.model));
+  check.model_ = std::make_unique<SourceModel>(std::move(model));
+  WB_ASSIGN_OR_RETURN(check.expectation_, expect_rank(*check.model_, spec, options.rank));
+  return check;
+}
+
+Verification RankCheck::verify(const Rank& rank, uint64_t version, Values values) const {
+  std::vector<HeldBuffer> held;
+  for (size_t i = 0; i < rank.layout.buffers.size(); ++i) {
+    const BufferInfo& buffer = rank.layout.buffers[i];
+    held.push_back({buffer.name, {rank.memory.buffers[i], static_cast<size_t>(buffer.bytes)}});
+  }
+  return cli::verify(expectation_, held, version, values);
 }
 
 }  // namespace wb::cli

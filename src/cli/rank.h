@@ -9,6 +9,7 @@
 #include "base/deadline.h"
 #include "base/status.h"
 #include "cli/checkpoint_map.h"
+#include "cli/expect.h"
 #include "layout/model_config.h"
 #include "layout/spec.h"
 #include "layout/worker_layout.h"
@@ -58,8 +59,23 @@ Result<std::vector<TransportKind>> parse_transport(const std::string& text);
 Result<RankMemory> bind_memory(const WorkerLayout& layout, const std::string& kind,
                                bool huge_pages);
 
+// "changing" or "checkpoint".
+Values values_of(const std::string& word);
+
 // Lays the rank out and binds its memory, then opens the job. Nothing is contacted before the words
 // of the options are known to be right.
 Result<Rank> open_rank(const RankOptions& options, LayoutRole role);
+
+// The expectation of a rank, and the checkpoint that it points into.
+class RankCheck {
+ public:
+  static Result<RankCheck> make(const RankOptions& options, const Spec& spec);
+  // What the rank's memory holds now, against `version`.
+  Verification verify(const Rank& rank, uint64_t version, Values values) const;
+
+ private:
+  std::unique_ptr<SourceModel> model_;
+  Expectation expectation_;
+};
 
 }  // namespace wb::cli

@@ -85,6 +85,24 @@ TEST(DemoResults, TornReadsAreRetriedOnlyIfThereAreAny) {
   }
 }
 
+TEST(DemoResults, TheTrainersMemoryMustHaveBeenVerified) {
+  DemoSettings two = settings("snapshot", 1);
+  two.trainers = 2;
+  DemoResults results(two);
+  for (uint64_t version = 1; version <= 3; ++version) results.add(pulled(version, 0, 9, 10, 10));
+  const auto held = [](int rank, int verified) {
+    return json{{"event", "verified"}, {"rank", rank}, {"verified", verified}, {"expected", 9}}
+        .dump();
+  };
+  results.add(held(0, 9));
+  EXPECT_EQ(results.fault(), "the memory of trainer-1 was not verified");
+  results.add(held(1, 8));
+  EXPECT_EQ(results.fault(), "the memory of trainer-1 was not verified");
+  results.add(held(1, 9));
+  EXPECT_EQ(results.fault(), "");
+  EXPECT_EQ(results.to_json("", 1)["trainer_bytes"], 18);
+}
+
 // The reason is the one line on stderr.
 TEST(DemoResults, AFailureIsNotExplainedTwice) {
   DemoResults results(settings("snapshot", 1));

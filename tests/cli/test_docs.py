@@ -1,4 +1,4 @@
-"""Runs the commands of docs/command-line.md, in one shell, as they stand."""
+"""Runs the commands of the documents, one shell for each document, as they stand."""
 
 import os
 import pathlib
@@ -8,18 +8,24 @@ import unittest
 
 import harness
 
-DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
 
-class Document(unittest.TestCase):
-    def test_the_commands_run(self):
-        blocks = re.findall(r"^```sh\n(.*?)^```$", DOCUMENT.read_text(), re.M | re.S)
-        self.assertGreaterEqual(len(blocks), 3)
-        # A port of the document may be taken on this machine.
-        with harness.socket_on_a_free_port() as port:
-            text = "".join(blocks).replace("7071", str(port))
-        script = ("set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + text)
-        folder = harness.scratch("docs")
+class Documents(unittest.TestCase):
+    def blocks(self, document, at_least):
+        blocks = re.findall(r"^```sh\n(.*?)^```$", (DOCS / document).read_text(), re.M | re.S)
+        self.assertGreaterEqual(len(blocks), at_least)
+        return blocks
+
+    def run_all(self, name, blocks, words, files):
+        """Runs the blocks after replacing `words`; `files` must have been written."""
+        text = "".join(blocks)
+        with harness.socket_on_a_free_port() as port:  # the document's may be taken on this machine
+            for word, value in words.items():
+                self.assertIn(word, text)
+                text = text.replace(word, value.format(port=port))
+        script = "set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + text
+        folder = harness.scratch(name)
         environment = dict(os.environ, MODEL=str(harness.model("tiny-qwen3")))
         environment["PATH"] = (str(pathlib.Path(harness.WEIGHTBRIDGE).parent) + os.pathsep +
                                environment["PATH"])
@@ -29,8 +35,25 @@ class Document(unittest.TestCase):
                                     stdout=output, stderr=subprocess.STDOUT, check=False,
                                     timeout=harness.HANG)
         self.assertEqual(result.returncode, 0, log.read_text())
-        for file in ("result.json", "layout.json", "plan.json", "rank1.safetensors"):
+        for file in files:
             self.assertTrue((folder / file).exists(), file)
+        return log.read_text()
+
+    def test_command_line(self):
+        self.run_all("command-line", self.blocks("command-line.md", 3), {"7071": "{port}"},
+                     ("result.json", "layout.json", "plan.json", "rank1.safetensors"))
+
+    def test_getting_started(self):
+        # What builds and installs is what the machine of this test came from.
+        blocks = [block for block in self.blocks("getting-started.md", 4)
+                  if "weightbridge " in block and "meson" not in block]
+        blocks = [block for block in blocks if "pkg-config" not in block]
+        self.assertEqual(len(blocks), 2)
+        words = {"build/src/cli/weightbridge": "weightbridge", "MODEL_DIR": "$MODEL",
+                 "STORE_HOST:2399": "127.0.0.1:{port}", "0.0.0.0:2399": "127.0.0.1:{port}",
+                 "THIS_HOST": "127.0.0.1"}
+        log = self.run_all("getting-started", blocks, words, ("token", "rank0.safetensors"))
+        self.assertIn("PASS", log)
 
 
 if __name__ == "__main__":
