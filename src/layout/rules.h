@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "layout/model_config.h"
+#include "layout/side.h"
 #include "layout/spec.h"
 #include "layout/tensor_table.h"
 #include "layout/worker_layout.h"
@@ -20,5 +21,8 @@ namespace wb {
 // shape): a tensor is never left out in silence.
 Result<WorkerLayout> lay_out(const Spec& spec, const ModelConfig& config, const TensorTable& table,
                              uint32_t rank);
+
+// The layouts of all ranks of `spec`, each distinct one made once: equal to lay_out of every rank.
+Result<Side> lay_out_all(const Spec& spec, const ModelConfig& config, const TensorTable& table);
 
 }  // namespace wb
