@@ -21,8 +21,6 @@ constexpr uint32_t kMaxWorld = 1u << 16;
 constexpr std::chrono::seconds kLeasesEnd{12};
 constexpr milliseconds kLookAgain{200};
 
-std::string job_prefix(const std::string& job) { return "/weightbridge/" + job + "/"; }
-
 // Callers that lost a race together would meet again: each waits a random while.
 void pause(unsigned round, Deadline deadline) {
   thread_local std::minstd_rand random{std::random_device{}()};
@@ -158,6 +156,7 @@ bool Formation::complete() const {
 }
 
 std::string formation_key(const std::string& job) { return job_prefix(job) + "formation"; }
+std::string job_prefix(const std::string& job) { return "/weightbridge/" + job + "/"; }
 std::string source_prefix(const std::string& job) { return job_prefix(job) + "source/"; }
 std::string receiver_prefix(const std::string& job) { return job_prefix(job) + "receiver/"; }
 

@@ -2,8 +2,8 @@
 //
 // Keys, under "/weightbridge/JOB/":
 //   formation             one record: generation, world, and the incarnation that holds each rank
-//   source/RANK           leased: endpoint, manifest digest, incarnation of a trainer worker
-//   receiver/NAME         leased: the same for a receiver
+//   source/RANK/INCARNATION  leased: endpoint, manifest digest, incarnation of a trainer worker
+//   receiver/INCARNATION  leased: the same for a receiver
 //
 // A generation is one set of trainer incarnations. A worker joins by a transaction on the record:
 // into the record when its rank is free, otherwise (the rank is held by another incarnation, or the
@@ -44,6 +44,7 @@ struct WorkerRecord {
   Digest manifest;       // digest of the manifest's bytes
 };
 
+std::string job_prefix(const std::string& job);  // of all keys
 std::string formation_key(const std::string& job);
 std::string source_prefix(const std::string& job);
 std::string receiver_prefix(const std::string& job);

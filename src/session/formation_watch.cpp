@@ -93,18 +93,28 @@ bool FormationWatch::pause(milliseconds span) {
   return !changed_.wait_for(lock, span, [&] { return stopping_.load(); });
 }
 
+Status FormationWatch::react(const std::vector<WatchEvent>& events) {
+  bool formed = false, received = false;
+  for (const WatchEvent& event : events) {
+    formed = formed || event.item.key == formation_key(job_);
+    received = received || event.item.key.starts_with(receiver_prefix(job_));
+  }
+  if (received) receivers_.fetch_add(1, std::memory_order_release);
+  return formed ? refresh() : Status();
+}
+
 // One life of a watch: ends with the error that ended it, or with ok when it must be made anew or
 // the object stops.
 Status FormationWatch::follow() {
   // The watch is made before the record is read, so that no change falls between the two.
-  WB_ASSIGN_OR_RETURN(auto watch,
-                      store_->watch(formation_key(job_), 0, Deadline::after(kStoreCall)));
+  WB_ASSIGN_OR_RETURN(auto watch, store_->watch(job_prefix(job_), 0, Deadline::after(kStoreCall)));
+  receivers_.fetch_add(1, std::memory_order_release);
   WB_RETURN_IF_ERROR(refresh());
   set_health(Status());
   while (!stopping_) {
     const auto events = watch->next(Deadline::after(kInterval));
     if (events.ok()) {
-      WB_RETURN_IF_ERROR(refresh());
+      WB_RETURN_IF_ERROR(react(*events));
       continue;
     }
     if (events.status().code() == Code::kDeadline) continue;

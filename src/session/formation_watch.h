@@ -1,5 +1,5 @@
-// Follows the formation record from a thread of its own, so that publish() and pull() learn of a
-// new set of trainer ranks without asking the store.
+// Follows the job's records from a thread of its own, so that publish() and pull() learn of a new
+// set of trainer ranks, and pull() of other receivers, without asking the store.
 #pragma once
 
 #include <atomic>
@@ -30,6 +30,8 @@ class FormationWatch {
   // Grows with each record that is taken, 0 before the first: one atomic load. Revisions of the
   // store would not do: one that lost its records gives them out again.
   uint64_t serial() const { return serial_.load(std::memory_order_acquire); }
+  // Grows with each receiver that came or went, and when the store was away.
+  uint64_t receivers_serial() const { return receivers_.load(std::memory_order_acquire); }
   // With the serial that belongs to it.
   std::optional<Formation> latest(uint64_t* serial = nullptr) const;
   // Why the store could not be asked the last time; ok while it answers.
@@ -46,6 +48,7 @@ class FormationWatch {
   void run();
   Status follow();
   Status refresh();
+  Status react(const std::vector<WatchEvent>& events);
   void take(const Formation& formation);  // under mutex_
   void set_health(Status status);
   bool pause(std::chrono::milliseconds span);  // false when stopping
@@ -54,6 +57,7 @@ class FormationWatch {
   const std::string job_;
   const Log log_;
   std::atomic<uint64_t> serial_ = 0;
+  std::atomic<uint64_t> receivers_ = 0;
   std::atomic<bool> stopping_ = false;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

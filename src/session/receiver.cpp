@@ -42,11 +42,13 @@ class ReceiverImpl final : public Receiver {
     }
   }
 
-  Status start() {
+  Status start(Deadline deadline) {
     note_unnamed();
     if (options_.staging) WB_RETURN_IF_ERROR(allocate_staging());
     WB_RETURN_IF_ERROR(register_memory());
     WB_ASSIGN_OR_RETURN(watch_, FormationWatch::start(job_->store(), job_->options().name, log_));
+    WB_ASSIGN_OR_RETURN(fellows_, ReceiverRoster::enlist(*job_, table_, layout_, target(),
+                                                         options_.name, options_.index, deadline));
     SourceSetInputs inputs;
     inputs.job = job_.get();
     inputs.table = &table_;
@@ -56,6 +58,8 @@ class ReceiverImpl final : public Receiver {
     inputs.index = options_.index;
     inputs.local = registered_;
     inputs.unusable = unusable_;
+    inputs.fellows = fellows_.get();
+    inputs.watch = watch_.get();
     puller_ = std::make_unique<Puller>(std::move(inputs), watch_.get(), log_,
                                        [this] { return gate_.closing(); });
     note_report();
@@ -117,6 +121,7 @@ class ReceiverImpl final : public Receiver {
     if (puller_ != nullptr) WB_RETURN_IF_ERROR(puller_->close(deadline));
     watch_.reset();
     Status first;
+    if (fellows_ != nullptr) first = fellows_->close(deadline);
     for (RegisteredRegions& registered : registered_) {
       Status status = registered.release();
       if (first.ok() && !status.ok()) first = std::move(status);
@@ -206,6 +211,7 @@ class ReceiverImpl final : public Receiver {
   std::vector<RegisteredRegions> registered_;  // of target(), per usable transport
   std::vector<MissingTransport> unusable_;
   std::unique_ptr<FormationWatch> watch_;
+  std::unique_ptr<ReceiverRoster> fellows_;
   std::unique_ptr<Puller> puller_;
   Gate gate_;  // pulls and installs
 
@@ -257,8 +263,10 @@ void ReceiverImpl::note_report() {
                        {"reads", lane.list->reads}});
   }
   if (const auto plan = puller_->plan(); plan != nullptr) {
-    out["plan"] = {
-        {"inputs", plan->plan.inputs.hex()}, {"bytes", plan->plan.bytes}, {"proved", true}};
+    out["plan"] = {{"inputs", plan->plan.inputs.hex()},
+                   {"bytes", plan->plan.bytes},
+                   {"proved", true},
+                   {"receivers", plan->receivers}};
   }
   out["sources"] = std::move(sources);
   nlohmann::json missing = nlohmann::json::array();
@@ -293,7 +301,7 @@ Result<std::unique_ptr<Receiver>> Receiver::create(std::shared_ptr<Job> job, Ten
   auto receiver =
       std::make_unique<ReceiverImpl>(std::move(with_transports), std::move(table),
                                      std::move(layout), std::move(live), std::move(options));
-  WB_RETURN_IF_ERROR(receiver->start());
+  WB_RETURN_IF_ERROR(receiver->start(deadline));
   return std::unique_ptr<Receiver>(std::move(receiver));
 }
 

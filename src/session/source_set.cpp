@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "layout/side.h"
+#include "plan/fleet.h"
 #include "plan/proof.h"
 
 namespace wb {
@@ -17,8 +19,44 @@ bool final_reason(Code code) {
 }
 
 PlanWorker as_source(const SourcePeer& peer) {
-  return {peer.record.worker, &peer.manifest->layout, peer.manifest->placement,
-          peer.manifest->region_bytes};
+  return {"trainer-" + std::to_string(peer.record.rank), &peer.manifest->layout,
+          peer.manifest->placement, peer.manifest->region_bytes};
+}
+
+// One side of the job as the planner of the whole job takes it. Borrows the workers.
+struct PlannedSide {
+  Side layouts;
+  std::vector<FleetWorker> workers;
+
+  explicit PlannedSide(std::span<const PlanWorker> side) {
+    SideBuilder builder;
+    for (const PlanWorker& worker : side) {
+      builder.add(*worker.layout);
+      workers.push_back({worker.name, worker.placement, worker.region_bytes, {}});
+    }
+    layouts = builder.take();
+  }
+};
+
+// What `receivers[0]` reads when all receivers together use the sources as evenly as possible, each
+// for itself. Every worker counts as one NIC of equal speed.
+Result<Plan> plan_first(const TensorTable& table, std::span<const PlanWorker> sources,
+                        std::span<const PlanWorker> receivers) {
+  PlannedSide from(sources);
+  PlannedSide to(receivers);
+  const Cluster cluster = plain_cluster(&from.workers, &to.workers, 1);
+  WB_ASSIGN_OR_RETURN(const Fleet fleet,
+                      Fleet::make(table, {&from.layouts, std::move(from.workers)},
+                                  {&to.layouts, std::move(to.workers)}, cluster));
+  FleetOptions options;
+  options.policy = Policy::kDirect;
+  WB_ASSIGN_OR_RETURN(const FleetPlan planned, plan_fleet(fleet, options));
+  uint32_t own = 0;
+  while (fleet.receivers()[own].input != 0) ++own;
+  WB_ASSIGN_OR_RETURN(const FleetPart part, make_part(fleet, planned, own));
+  WB_ASSIGN_OR_RETURN(Plan plan, plan_of_part(fleet, part));
+  for (ReadList& list : plan.lists) list.source = fleet.sources()[list.source].input;
+  return plan;
 }
 
 }  // namespace
@@ -29,19 +67,30 @@ SourceSet::SourceSet(SourceSetInputs inputs)
 
 Result<std::shared_ptr<const ProvedPlan>> SourceSet::plan_over(
     const std::vector<SourcePeer>& peers) {
+  if (peers.empty()) return Status(Code::kNotCovered, "no source is there");
   std::vector<Digest> from;
   for (const SourcePeer& peer : peers) from.push_back(peer.record.manifest);
+  for (const FellowReceiver& fellow : fellows_) {
+    Hasher one;
+    one.add(fellow.name).add(fellow.manifest->mapping_digest.low);
+    from.push_back(one.add(fellow.manifest->mapping_digest.high).digest());
+  }
   for (const auto& plan : plans_)
     if (plan->from == from) return plan;
 
-  const PlanWorker receiver{in_.receiver, in_.layout, in_.target->placement,
-                            in_.target->region_bytes};
+  std::vector<PlanWorker> receivers;
+  receivers.push_back({in_.receiver, in_.layout, in_.target->placement, in_.target->region_bytes});
+  for (const FellowReceiver& fellow : fellows_) {
+    const Manifest& manifest = *fellow.manifest;
+    receivers.push_back({fellow.name, &manifest.layout, manifest.placement, manifest.region_bytes});
+  }
   std::vector<PlanWorker> sources;
   for (const SourcePeer& peer : peers) sources.push_back(as_source(peer));
   auto proved = std::make_shared<ProvedPlan>();
   proved->from = std::move(from);
-  WB_ASSIGN_OR_RETURN(proved->plan, make_plan(*in_.table, receiver, in_.index, sources));
-  WB_RETURN_IF_ERROR(prove_plan(*in_.table, receiver, sources, proved->plan));
+  WB_ASSIGN_OR_RETURN(proved->plan, plan_first(*in_.table, sources, receivers));
+  proved->receivers = receivers.size();
+  WB_RETURN_IF_ERROR(prove_plan(*in_.table, receivers.front(), sources, proved->plan));
   WB_ASSIGN_OR_RETURN(proved->installs, install_runs(*in_.layout, *in_.target, proved->plan));
   proved->id = next_plan_++;
   if (plans_.size() == kPlansKept) plans_.erase(plans_.begin());
@@ -95,6 +144,10 @@ Status SourceSet::assemble(const Formation& formation, const Lost& lost, PullTra
   formation_ = Formation();
   lanes_.clear();
   WB_ASSIGN_OR_RETURN(RosterResult roster, roster_.look_up(formation, *in_.table, deadline));
+  if (const uint64_t serial = in_.watch->receivers_serial(); serial != receivers_serial_) {
+    fellows_ = in_.fellows->look_up(*in_.table, deadline);
+    receivers_serial_ = serial;
+  }
   discovery->end();
 
   const std::set<Digest> members(formation.members.begin(), formation.members.end());
@@ -134,7 +187,9 @@ Status SourceSet::assemble(const Formation& formation, const Lost& lost, PullTra
 }
 
 bool SourceSet::current(const Formation& formation) {
-  if (!formation_.same_set(formation) || !missing_.empty()) return false;
+  if (!formation_.same_set(formation) || !missing_.empty() ||
+      receivers_serial_ != in_.watch->receivers_serial())
+    return false;
   return std::all_of(lanes_.begin(), lanes_.end(),
                      [](const Lane& lane) { return lane.link->alive().ok(); });
 }

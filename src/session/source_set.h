@@ -17,9 +17,11 @@
 #include "layout/worker_layout.h"
 #include "plan/plan.h"
 #include "session/bound_memory.h"
+#include "session/formation_watch.h"
 #include "session/header.h"
 #include "session/job_internal.h"
 #include "session/pull_trace.h"
+#include "session/receiver_roster.h"
 #include "session/roster.h"
 #include "session/source_link.h"
 #include "session/target.h"
@@ -29,7 +31,8 @@ namespace wb {
 // A proved plan over one set of sources.
 struct ProvedPlan {
   uint64_t id = 0;           // never 0, never given twice
-  std::vector<Digest> from;  // manifests, by rank
+  std::vector<Digest> from;  // manifests of the sources, by rank, and layouts of other receivers
+  size_t receivers = 1;      // that it was made for
   Plan plan;
   std::vector<InstallRun> installs;
 };
@@ -56,6 +59,8 @@ struct SourceSetInputs {
   uint32_t index = 0;
   std::span<const RegisteredRegions> local;
   std::span<const MissingTransport> unusable;
+  ReceiverRoster* fellows = nullptr;
+  const FormationWatch* watch = nullptr;
 };
 
 class SourceSet {
@@ -72,7 +77,8 @@ class SourceSet {
   Status assemble(const Formation& formation, const Lost& lost, PullTrace* trace,
                   StepScope* discovery, Deadline deadline);
 
-  // The lanes fit this formation, no member was left out, and every connection stands.
+  // The lanes fit this formation and the receivers that are there, no member was left out, and
+  // every connection stands.
   bool current(const Formation& formation);
   void drop(const Digest& incarnation);  // forgets the connection; the lanes are void
   void clear();                          // ends all connections
@@ -92,6 +98,8 @@ class SourceSet {
   Roster roster_;
   std::vector<std::shared_ptr<const ProvedPlan>> plans_;  // the newest few
   uint64_t next_plan_ = 1;
+  std::vector<FellowReceiver> fellows_;  // as they were found last
+  uint64_t receivers_serial_ = 0;        // of the watch, at that time
 
   Formation formation_;  // that the lanes are for; without members: the lanes are void
   std::shared_ptr<const ProvedPlan> plan_;

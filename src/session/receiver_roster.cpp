@@ -1,0 +1,126 @@
+#include "session/receiver_roster.h"
+
+#include <chrono>
+#include <span>
+#include <utility>
+
+#include "session/exchange.h"
+
+namespace wb {
+namespace {
+
+constexpr int64_t kLeaseSeconds = 5;
+// Balance is not worth a longer wait: a pull goes on without those that are slower.
+constexpr std::chrono::milliseconds kLookUp{2000};
+constexpr std::chrono::milliseconds kManifestCall{1000};
+
+// The same bytes for receivers with the same layout and placement, so that they are fetched once.
+std::string anonymous_manifest(const TensorTable& table, const WorkerLayout& layout,
+                               const BoundMemory& memory) {
+  Manifest manifest;
+  manifest.worker = "receiver";
+  manifest.table_digest = table.digest();
+  manifest.mapping_digest = layout_digest(table, layout);
+  manifest.layout = layout;
+  manifest.placement = memory.placement;
+  manifest.region_bytes = memory.region_bytes;
+  return encode_manifest(manifest);
+}
+
+}  // namespace
+
+ReceiverRoster::ReceiverRoster(const JobInternal& job, std::string name)
+    : store_(job.store()),
+      job_(job.options().name),
+      token_(job.options().token),
+      log_(job.options().log),
+      name_(std::move(name)) {}
+
+ReceiverRoster::~ReceiverRoster() = default;
+
+Result<std::unique_ptr<ReceiverRoster>> ReceiverRoster::enlist(
+    const JobInternal& job, const TensorTable& table, const WorkerLayout& layout,
+    const BoundMemory& memory, const std::string& name, uint32_t index, Deadline deadline) {
+  std::unique_ptr<ReceiverRoster> roster(new ReceiverRoster(job, name));
+  roster->manifest_ = anonymous_manifest(table, layout, memory);
+  PeerServerOptions server;
+  server.host = job.options().host;
+  server.token = roster->token_;
+  server.topics[std::string(kManifestTopic)] =
+      [bytes = &roster->manifest_](std::string_view) -> Result<std::string> { return *bytes; };
+  WB_ASSIGN_OR_RETURN(roster->server_, PeerServer::listen(std::move(server)));
+
+  WorkerRecord record;
+  record.worker = name;
+  record.rank = index;
+  record.incarnation = roster->incarnation_;
+  record.endpoint = roster->server_->address();
+  record.manifest = digest_of(std::as_bytes(std::span(roster->manifest_)));
+  // The key names the incarnation: one that died does not stand in its successor's way.
+  const std::string key = receiver_prefix(roster->job_) + roster->incarnation_.hex();
+  WB_ASSIGN_OR_RETURN(roster->registration_,
+                      Registration::start(roster->store_, key, record, kLeaseSeconds, deadline));
+  return roster;
+}
+
+Result<std::shared_ptr<const Manifest>> ReceiverRoster::manifest_of(const WorkerRecord& record,
+                                                                    const TensorTable& table,
+                                                                    Deadline deadline) {
+  if (const auto it = cache_.find(record.manifest); it != cache_.end()) return it->second;
+  WB_ASSIGN_OR_RETURN(const std::string bytes, peer_call(record.endpoint, token_, kManifestTopic,
+                                                         "", deadline.capped(kManifestCall)));
+  const auto view = std::as_bytes(std::span(bytes));
+  if (digest_of(view) != record.manifest) {
+    return Status(Code::kUnavailable, "it serves another layout than its record names");
+  }
+  WB_ASSIGN_OR_RETURN(Manifest manifest, decode_manifest(view, table));
+  WB_RETURN_IF_ERROR(check_layout(table, manifest.layout, LayoutRole::kReceiver));
+  return std::shared_ptr<const Manifest>(std::make_shared<Manifest>(std::move(manifest)));
+}
+
+std::vector<FellowReceiver> ReceiverRoster::look_up(const TensorTable& table, Deadline deadline) {
+  const Deadline soon = deadline.capped(kLookUp);
+  const auto left_out = [&](const std::string& who, const Status& why) {
+    log_.write(LogLevel::kWarn, "session", "a receiver's plan does not know of another receiver",
+               {{"receiver", name_}, {"other", who}, {"reason", why.to_string()}});
+  };
+  auto records = read_workers(*store_, receiver_prefix(job_), soon);
+  if (!records.ok()) {
+    left_out("all", records.status());
+    return {};
+  }
+  // Of one name, a worker that was started again and its predecessor until its lease ends, or two
+  // that were given the same by mistake: every reader of the records keeps the same one.
+  std::map<std::string, WorkerRecord> by_name;
+  for (WorkerRecord& record : *records) {
+    if (record.worker == name_) continue;
+    auto& kept = by_name[record.worker];
+    if (kept.worker.empty() || kept.incarnation < record.incarnation) kept = std::move(record);
+  }
+  std::vector<FellowReceiver> fellows;
+  std::map<Digest, std::shared_ptr<const Manifest>> used;
+  for (const auto& [name, record] : by_name) {
+    auto manifest = manifest_of(record, table, soon);
+    if (!manifest.ok()) {
+      left_out(name, manifest.status());
+      continue;
+    }
+    used[record.manifest] = *manifest;
+    cache_[record.manifest] = *manifest;
+    fellows.push_back({name, std::move(manifest).value()});
+  }
+  cache_ = std::move(used);
+  return fellows;
+}
+
+Status ReceiverRoster::close(Deadline deadline) {
+  Status first;
+  if (registration_ != nullptr) first = registration_->close(deadline);
+  if (server_ != nullptr) {
+    Status closed = server_->close(deadline);
+    if (first.ok()) first = std::move(closed);
+  }
+  return first;
+}
+
+}  // namespace wb
