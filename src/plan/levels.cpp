@@ -127,7 +127,7 @@ class Connected {
       const uint64_t level = division_.level[n].ceil_at(node(n).speed) + graph.nodes;
       room.push_back(std::min(least.floor_at(node(n).speed), level) - node(n).base);
     }
-    flow.run(room);
+    if (!flow.run(room)) return;
     division_.shares.resize(first_share_);
     keep(whole, graph, flow.flow());
   }
