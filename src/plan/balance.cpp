@@ -37,8 +37,8 @@ Status check_hosts(const Cluster& cluster) {
       if (speed == 0) {
         return invalid("NIC " + std::to_string(n) + " of host " + host.name + " has speed 0");
       }
-      // Twice: a NIC has two directions.
-      if (!add_below_limit(&speeds, speed) || !add_below_limit(&speeds, speed)) return too_fast();
+      const auto both_ways = checked_mul(speed, uint64_t{2});
+      if (!both_ways || !add_below_limit(&speeds, *both_ways)) return too_fast();
     }
   }
   const auto check_seats = [&](const std::vector<Seat>& seats, std::string_view kind) -> Status {

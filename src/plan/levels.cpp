@@ -25,7 +25,7 @@ class Connected {
         owner_(problem.nodes.size(), kNobody),
         local_(problem.nodes.size()) {}
 
-  void divide(Part whole) {
+  void divide(const Part& whole) {
     first_share_ = division_.shares.size();
     find_levels(whole);
     if (!equal_speeds(whole)) respect_whole_bytes(whole);
