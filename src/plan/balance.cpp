@@ -1,7 +1,6 @@
 #include "plan/balance.h"
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <string>
 #include <utility>
@@ -38,8 +37,8 @@ Status check_hosts(const Cluster& cluster) {
       if (speed == 0) {
         return invalid("NIC " + std::to_string(n) + " of host " + host.name + " has speed 0");
       }
-      // Twice: a NIC has two directions.
-      if (!add_below_limit(&speeds, speed) || !add_below_limit(&speeds, speed)) return too_fast();
+      const auto both_ways = checked_mul(speed, uint64_t{2});
+      if (!both_ways || !add_below_limit(&speeds, *both_ways)) return too_fast();
     }
   }
   const auto check_seats = [&](const std::vector<Seat>& seats, std::string_view kind) -> Status {
@@ -119,8 +118,20 @@ Balance write(const Draft& draft, Loads loads) {
   return out;
 }
 
+struct Tried {
+  std::unique_ptr<Draft> draft;
+  Loads loads;
+};
+
 // Sharing makes receivers wait for each other: it must save something.
-bool worthwhile(uint64_t nanoseconds, uint64_t best) { return nanoseconds < best - best / 100; }
+Tried first_fast_enough(std::vector<Tried> tried) {
+  uint64_t least = tried.front().loads.nanoseconds;
+  for (const Tried& one : tried) least = std::min(least, one.loads.nanoseconds);
+  return std::move(*std::find_if(tried.begin(), tried.end(), [&](const Tried& one) {
+    const uint64_t lost = one.loads.nanoseconds - least;
+    return lost <= one.loads.nanoseconds / 100;
+  }));
+}
 
 }  // namespace
 
@@ -135,17 +146,14 @@ Result<Balance> balance(std::span<const ByteClass> classes, const Cluster& clust
   WB_RETURN_IF_ERROR(check_classes(classes, cluster));
   const Needs needs(classes, cluster);
   const Ports ports(cluster);
-  std::unique_ptr<Draft> best;
-  Loads best_loads;
-  for (const Policy tried : {Policy::kDirect, Policy::kHost, Policy::kFanout}) {
-    if (policy != tried && policy != Policy::kAuto) continue;
-    auto draft = std::make_unique<Draft>(tried, needs, ports);
-    Loads loads = measure(*draft, cluster);
-    if (best != nullptr && !worthwhile(loads.nanoseconds, best_loads.nanoseconds)) continue;
-    best = std::move(draft);
-    best_loads = std::move(loads);
+  std::vector<Tried> tried;
+  for (const Policy one : {Policy::kDirect, Policy::kHost, Policy::kFanout}) {
+    if (policy != one && policy != Policy::kAuto) continue;
+    tried.push_back({std::make_unique<Draft>(one, needs, ports), {}});
+    tried.back().loads = measure(*tried.back().draft, cluster);
   }
-  return write(*best, std::move(best_loads));
+  Tried chosen = first_fast_enough(std::move(tried));
+  return write(*chosen.draft, std::move(chosen.loads));
 }
 
 }  // namespace wb

@@ -17,7 +17,7 @@ enum class Policy : uint8_t {
   kDirect,  // each receiver reads all that it needs from the trainers
   kHost,    // each byte enters a receiver host once, over all its NICs, then moves inside the host
   kFanout,  // each byte leaves the trainers' hosts once; the first receivers pass it on
-  kAuto,    // the first of these that no other beats by more than 1 %; the result names it
+  kAuto,    // the first of these within 1 % of the fastest; the result names it
 };
 std::string_view policy_name(Policy policy);
 

@@ -1,6 +1,7 @@
 #include "plan/copies.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace wb {
 namespace {
@@ -105,20 +106,8 @@ class Writer {
     Entry entry;
     const std::span<const uint32_t> members = draft_.needs().of(c)[need].members;
     entry.members.assign(members.begin(), members.end());
-    const uint64_t bytes = draft_.needs().classes()[c].bytes;
     std::vector<Amount> rest = draft_.first(c, need);
-    for (const Amount& amount : rest) of_receiver_[amount.worker] = amount.bytes;
-    std::vector<uint64_t> own;  // of each sender: what enters by itself
-    uint64_t stretch = 0;
-    for (const Amount& sender : senders) {
-      own.push_back(std::min(sender.bytes, of_receiver_[sender.worker]));
-      of_receiver_[sender.worker] -= own.back();
-      stretch += sender.bytes;
-    }
-    for (Amount& amount : rest) {
-      amount.bytes = of_receiver_[amount.worker];
-      of_receiver_[amount.worker] = 0;
-    }
+    const std::vector<uint64_t> own = take_own(senders, &rest);
     size_t next = 0;
     const auto fill = [&](uint64_t wanted, auto&& to) {
       while (wanted > 0) {
@@ -135,12 +124,29 @@ class Writer {
       append(first, worker, amount);
     };
     fill(stretch_begin, at);
+    uint64_t stretch_end = stretch_begin;
     for (size_t i = 0; i < senders.size(); ++i) {
       both(senders[i].worker, own[i]);
       fill(senders[i].bytes - own[i], both);
+      stretch_end += senders[i].bytes;
     }
-    fill(bytes - stretch_begin - stretch, at);
+    fill(draft_.needs().classes()[c].bytes - stretch_end, at);
     return entry;
+  }
+
+  // By sender, what it sends of what enters by itself; taken out of `entering`.
+  std::vector<uint64_t> take_own(const std::vector<Amount>& senders,
+                                 std::vector<Amount>* entering) {
+    for (const Amount& amount : *entering) of_receiver_[amount.worker] = amount.bytes;
+    std::vector<uint64_t> own;
+    for (const Amount& sender : senders) {
+      own.push_back(std::min(sender.bytes, of_receiver_[sender.worker]));
+      of_receiver_[sender.worker] -= own.back();
+    }
+    for (Amount& amount : *entering) {
+      amount.bytes = std::exchange(of_receiver_[amount.worker], 0);
+    }
+    return own;
   }
 
   const Draft& draft_;

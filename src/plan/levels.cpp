@@ -25,7 +25,7 @@ class Connected {
         owner_(problem.nodes.size(), kNobody),
         local_(problem.nodes.size()) {}
 
-  void divide(Part whole) {
+  void divide(const Part& whole) {
     first_share_ = division_.shares.size();
     find_levels(whole);
     if (!equal_speeds(whole)) respect_whole_bytes(whole);
@@ -127,7 +127,7 @@ class Connected {
       const uint64_t level = division_.level[n].ceil_at(node(n).speed) + graph.nodes;
       room.push_back(std::min(least.floor_at(node(n).speed), level) - node(n).base);
     }
-    flow.run(room);
+    if (!flow.run(room)) return;
     division_.shares.resize(first_share_);
     keep(whole, graph, flow.flow());
   }

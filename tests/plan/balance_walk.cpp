@@ -106,11 +106,13 @@ class Walker {
     if (!copy.entries.empty()) {
       must(balance_.policy == Policy::kFanout, "entries without fanout");
       must(senders.sound(bytes) && senders.only(copy.members), "senders are wrong");
+      walk_.cuts += copy.senders.size() - 1;
       senders.add_positions(&positions);
       for (const Entry& entry : copy.entries) {
         const Lane lane(entry.at);
         must(lane.sound(bytes) && lane.only(entry.members), "an entry is wrong");
         lane.add_positions(&positions);
+        walk_.cuts += entry.at.size() - 1;
         entries.emplace(&entry, lane);
         for (const uint32_t m : entry.members) {
           must(entry_of.emplace(m, &entry).second, "a member is in two entries");
