@@ -38,10 +38,11 @@ struct PlannedSide {
   }
 };
 
-// What `receivers[0]` reads when all receivers together use the sources as evenly as possible, each
-// for itself. Every worker counts as one NIC of equal speed.
-Result<Plan> plan_first(const TensorTable& table, std::span<const PlanWorker> sources,
-                        std::span<const PlanWorker> receivers) {
+// What receiver `name` reads when all receivers together use the sources as evenly as possible,
+// each for itself. Every worker counts as one NIC of equal speed, on hosts that are named after
+// their place in the lists: so both lists are sorted, by every receiver alike.
+Result<Plan> plan_for(const std::string& name, const TensorTable& table,
+                      std::span<const PlanWorker> sources, std::span<const PlanWorker> receivers) {
   PlannedSide from(sources);
   PlannedSide to(receivers);
   const Cluster cluster = plain_cluster(&from.workers, &to.workers, 1);
@@ -52,7 +53,7 @@ Result<Plan> plan_first(const TensorTable& table, std::span<const PlanWorker> so
   options.policy = Policy::kDirect;
   WB_ASSIGN_OR_RETURN(const FleetPlan planned, plan_fleet(fleet, options));
   uint32_t own = 0;
-  while (fleet.receivers()[own].input != 0) ++own;
+  while (fleet.receivers()[own].name != name) ++own;
   WB_ASSIGN_OR_RETURN(const FleetPart part, make_part(fleet, planned, own));
   WB_ASSIGN_OR_RETURN(Plan plan, plan_of_part(fleet, part));
   for (ReadList& list : plan.lists) list.source = fleet.sources()[list.source].input;
@@ -78,19 +79,21 @@ Result<std::shared_ptr<const ProvedPlan>> SourceSet::plan_over(
   for (const auto& plan : plans_)
     if (plan->from == from) return plan;
 
-  std::vector<PlanWorker> receivers;
-  receivers.push_back({in_.receiver, in_.layout, in_.target->placement, in_.target->region_bytes});
+  const PlanWorker self{in_.receiver, in_.layout, in_.target->placement, in_.target->region_bytes};
+  std::vector<PlanWorker> receivers{self};
   for (const FellowReceiver& fellow : fellows_) {
     const Manifest& manifest = *fellow.manifest;
     receivers.push_back({fellow.name, &manifest.layout, manifest.placement, manifest.region_bytes});
   }
+  std::sort(receivers.begin(), receivers.end(),
+            [](const PlanWorker& a, const PlanWorker& b) { return a.name < b.name; });
   std::vector<PlanWorker> sources;
   for (const SourcePeer& peer : peers) sources.push_back(as_source(peer));
   auto proved = std::make_shared<ProvedPlan>();
   proved->from = std::move(from);
-  WB_ASSIGN_OR_RETURN(proved->plan, plan_first(*in_.table, sources, receivers));
+  WB_ASSIGN_OR_RETURN(proved->plan, plan_for(in_.receiver, *in_.table, sources, receivers));
   proved->receivers = receivers.size();
-  WB_RETURN_IF_ERROR(prove_plan(*in_.table, receivers.front(), sources, proved->plan));
+  WB_RETURN_IF_ERROR(prove_plan(*in_.table, self, sources, proved->plan));
   WB_ASSIGN_OR_RETURN(proved->installs, install_runs(*in_.layout, *in_.target, proved->plan));
   proved->id = next_plan_++;
   if (plans_.size() == kPlansKept) plans_.erase(plans_.begin());

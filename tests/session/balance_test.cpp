@@ -25,7 +25,6 @@ std::map<std::string, uint64_t> pull_all(const World& world, std::vector<Rollout
     EXPECT_EQ(world.wrong(rollout, version), 0u);
     for (const SourceReport& source : report.sources) load[source.worker] += source.bytes;
   }
-  for (auto& [n, b] : load) fprintf(stderr, "LOAD %s %lu\n", n.c_str(), b);
   return load;
 }
 
