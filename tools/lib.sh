@@ -19,6 +19,11 @@ test_packages=(
   binutils clang clang-format-14 clang-tidy-14 etcd-server git libclang-rt-14-dev libgflags-dev
   libgmock-dev libgtest-dev librapidcheck-dev spin ucx-utils
 )
+# What tools/rdma-lab needs: the guest runs the host's own programs.
+lab_packages=(
+  busybox-static cpio ibverbs-providers ibverbs-utils iproute2 iputils-ping kmod perftest
+  qemu-system-x86
+)
 
 stage_begin=$SECONDS
 say() { printf '[%4ds] %s\n' "$((SECONDS - stage_begin))" "$*"; }
