@@ -11,7 +11,7 @@ python=/usr/bin/python3 # Debian's: the one that apt's numpy belongs to
 build_packages=(
   g++ meson ninja-build pkg-config ccache ca-certificates
   libboost1.81-dev libcli11-dev libflatbuffers-dev flatbuffers-compiler libfmt-dev
-  libhwloc-dev libspdlog-dev libssl-dev libucx-dev libxxhash-dev nlohmann-json3-dev
+  libhwloc-dev libibverbs-dev libspdlog-dev libssl-dev libucx-dev libxxhash-dev nlohmann-json3-dev
   python3 python3-numpy python3-pip
 )
 # ... and what the tests need on top of it.

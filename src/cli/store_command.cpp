@@ -1,8 +1,4 @@
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -10,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/host_port.h"
 #include "cli/interrupt.h"
 #include "cli/reporter.h"
 #include "cli/token.h"
@@ -27,24 +24,10 @@ struct StoreCommandOptions {
 
 Status serve(const StoreCommandOptions& options) {
   StoreServerOptions server_options;
-  const size_t colon = options.listen.rfind(':');
-  const char* end = options.listen.data() + options.listen.size();
-  if (colon == std::string::npos || colon == 0) {
-    return Status(Code::kInvalidArgument, "--listen is HOST:PORT, not \"" + options.listen + "\"");
-  }
-  const auto [stop, error] =
-      std::from_chars(options.listen.data() + colon + 1, end, server_options.port);
-  if (error != std::errc() || stop != end) {
-    return Status(Code::kInvalidArgument,
-                  "the port of --listen is a number from 0 to 65535, not \"" +
-                      options.listen.substr(colon + 1) + "\"");
-  }
-  server_options.host = options.listen.substr(0, colon);
-  bool created = false;
-  if (::access(options.token_file.c_str(), F_OK) != 0 && errno == ENOENT) {
-    WB_RETURN_IF_ERROR(create_token_file(options.token_file));
-    created = true;
-  }
+  WB_ASSIGN_OR_RETURN(const HostPort listen, parse_host_port("--listen", options.listen));
+  server_options.host = listen.host;
+  server_options.port = listen.port;
+  WB_ASSIGN_OR_RETURN(const bool created, make_token_file(options.token_file));
   WB_ASSIGN_OR_RETURN(server_options.token, read_token_file(options.token_file));
   WB_ASSIGN_OR_RETURN(const auto server, StoreServer::listen(server_options));
   Reporter(options.json)
