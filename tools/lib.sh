@@ -10,7 +10,7 @@ python=/usr/bin/python3 # Debian's: the one that apt's numpy belongs to
 # What the library and the command need to build ...
 build_packages=(
   g++ meson ninja-build pkg-config ccache ca-certificates
-  libboost1.81-dev libcli11-dev libflatbuffers-dev flatbuffers-compiler libfmt-dev
+  libboost1.81-dev libcli11-dev libflatbuffers-dev flatbuffers-compiler libfmt-dev libibverbs-dev
   libspdlog-dev libssl-dev libucx-dev libxxhash-dev nlohmann-json3-dev
   python3 python3-numpy python3-pip
 )
