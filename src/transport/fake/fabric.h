@@ -45,7 +45,7 @@ NicCaps soft_roce(const std::string& name, const std::string& ipv4);
 enum class Engine : uint8_t {
   kOnPoll,   // the NIC works when a completion queue is polled: one thread, the same every time
   kThread,   // in a thread of its own
-  kInstant,  // READs complete when posted and copy nothing; one thread, no locks: for benchmarks
+  kInstant,  // READs complete when posted and copy no data; one thread, no locks: for benchmarks
 };
 
 struct Script {

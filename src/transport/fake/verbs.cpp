@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/racy_copy.h"
 #include "transport/fake/objects.h"
 
 namespace wb::fake {
@@ -101,10 +102,15 @@ int req_notify_cq(ibv_cq* base, int) {
   return 0;
 }
 
-// Engine::kInstant: READs are complete when they are posted.
+// Engine::kInstant: READs are complete when they are posted. One that is posted alone is of words
+// and brings them; the data of read lists is left where it is.
 int post_instantly(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr**) {
   Qp& qp = *static_cast<Qp*>(base);
   Cq& cq = *static_cast<Cq*>(qp.send_cq);
+  if (wr->next == nullptr && wr->num_sge == 1) {
+    racy_copy(reinterpret_cast<void*>(wr->sg_list->addr),
+              reinterpret_cast<const void*>(wr->wr.rdma.remote_addr), wr->sg_list->length);
+  }
   for (; wr != nullptr; wr = wr->next) {
     if ((wr->send_flags & IBV_SEND_SIGNALED) == 0) continue;
     ibv_wc& wc = cq.ring[cq.tail++ & (cq.ring.size() - 1)];
