@@ -151,7 +151,7 @@ MachineFacts gather() {
   facts.limits = gather_limits();
   facts.memory = gather_memory();
   facts.rdma = gather_rdma_files("");
-  add_device_caps(kVerbsLibrary, &facts.rdma);
+  gather_verbs(kVerbsLibrary, &facts.rdma);
   facts.ucx = gather_ucx();
   facts.cuda = gather_cuda();
   facts.cuda.peermem = gather_peermem("");

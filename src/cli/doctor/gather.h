@@ -5,6 +5,10 @@
 
 #include "cli/doctor/facts.h"
 
+namespace wb::verbs {
+class Verbs;
+}
+
 namespace wb::cli::doctor {
 
 MachineFacts gather();
@@ -16,7 +20,8 @@ bool gather_peermem(const std::string& root);
 void gather_kernel(const std::string& release, MachineFacts* facts);
 
 // What libraries and system calls tell.
-void add_device_caps(const std::string& library, RdmaFacts* rdma);
+void gather_verbs(const std::string& library, RdmaFacts* rdma);
+void add_device_caps(const verbs::Verbs& verbs, RdmaFacts* rdma);
 LimitFacts gather_limits();
 MemoryFacts gather_memory();
 LocalFacts gather_local();
