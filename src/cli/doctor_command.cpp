@@ -27,6 +27,7 @@ struct DoctorOptions {
   uint64_t mebibytes = 64;
   std::string peer;
   std::string transport = "all";
+  std::string verbs;
   std::string token_file;
   double timeout = 60;
 };
@@ -50,6 +51,7 @@ Status check_words(const DoctorOptions& options) {
   if ((options.serve || !options.peer.empty()) && options.token_file.empty()) {
     return Status(Code::kInvalidArgument, "--serve and --peer need --token-file");
   }
+  if (!options.peer.empty()) WB_RETURN_IF_ERROR(parse_host_port("--peer", options.peer).status());
   return {};
 }
 
@@ -60,6 +62,7 @@ Status serve(const DoctorOptions& options) {
   serve_options.host = listen.host;
   serve_options.port = listen.port;
   serve_options.bytes = options.mebibytes << 20;
+  WB_ASSIGN_OR_RETURN(serve_options.verbs, parse_verbs_options(options.verbs));
   WB_ASSIGN_OR_RETURN(const bool created, make_token_file(options.token_file));
   WB_ASSIGN_OR_RETURN(serve_options.token, read_token_file(options.token_file));
   WB_ASSIGN_OR_RETURN(const auto service, doctor::PeerService::start(serve_options));
@@ -79,28 +82,35 @@ Status serve(const DoctorOptions& options) {
   return service->close(Deadline::after(std::chrono::seconds(3)));
 }
 
+Result<doctor::PeerResult> read_peer(const DoctorOptions& options) {
+  doctor::PeerOptions peer;
+  peer.peer = options.peer;
+  for (const TransportKind kind :
+       {TransportKind::kLocal, TransportKind::kUcx, TransportKind::kVerbs}) {
+    if (options.transport == transport_name(kind)) peer.transport = kind;
+  }
+  WB_ASSIGN_OR_RETURN(peer.token, read_token_file(options.token_file));
+  WB_ASSIGN_OR_RETURN(peer.verbs, parse_verbs_options(options.verbs));
+  peer.deadline = deadline_of(options);
+  return doctor::try_peer(peer);
+}
+
 // The exit code: wrong bytes first, then why the peer could not be read, then any other problem.
 int examine(const DoctorOptions& options) {
   const doctor::MachineFacts facts = doctor::gather();
   doctor::Findings findings = doctor::check_all(facts, needs_of(options));
+  Status peer_status;
   int exit = kExitOk;
   if (!options.peer.empty()) {
-    doctor::PeerOptions peer_options;
-    peer_options.peer = options.peer;
-    peer_options.deadline = deadline_of(options);
-    for (const TransportKind kind :
-         {TransportKind::kLocal, TransportKind::kUcx, TransportKind::kVerbs}) {
-      if (options.transport == transport_name(kind)) peer_options.transport = kind;
+    auto peer = read_peer(options);
+    peer_status = peer.status();
+    if (peer.ok()) {
+      std::move(peer->findings.begin(), peer->findings.end(), std::back_inserter(findings));
+      exit = peer->wrong_bytes ? static_cast<int>(kExitWrong) : exit_code(peer->status.code());
     }
-    auto token = read_token_file(options.token_file);
-    if (!token.ok()) return fail("doctor", token.status());
-    peer_options.token = std::move(token).value();
-    auto peer = doctor::try_peer(peer_options);
-    if (!peer.ok()) return fail("doctor", peer.status());
-    std::move(peer->findings.begin(), peer->findings.end(), std::back_inserter(findings));
-    exit = peer->wrong_bytes ? static_cast<int>(kExitWrong) : exit_code(peer->status.code());
   }
   Reporter(options.json).say(doctor::report_json(facts, findings), doctor::report_text(findings));
+  if (!peer_status.ok()) return fail("doctor", peer_status);
   if (exit != kExitOk) return exit;
   return doctor::worst(findings) == doctor::Verdict::kProblem ? kExitProblem : kExitOk;
 }
@@ -150,6 +160,11 @@ void add_doctor(CLI::App& app, int* exit) {
                    "--peer: all, or the one that must work: local, ucx or verbs")
       ->capture_default_str()
       ->check(CLI::IsMember({"all", "local", "ucx", "verbs"}));
+  command
+      ->add_option("--verbs", options->verbs,
+                   "--serve, --peer: how the verbs transport uses its devices, KEY=VALUE,... as in "
+                   "docs/verbs.md, e.g. devices=mlx5_0")
+      ->envname("WEIGHTBRIDGE_VERBS");
   command
       ->add_option("--token-file", options->token_file,
                    "File with a token that both sides have; --serve makes it if it does not exist")

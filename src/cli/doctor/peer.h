@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "cli/doctor/check.h"
 #include "transport/transport.h"
+#include "transport/verbs/options.h"
 
 namespace wb::cli::doctor {
 
@@ -19,6 +20,7 @@ struct ServeOptions {
   uint16_t port = 0;
   std::string token;
   uint64_t bytes = 64u << 20;  // rounded up to whole MiB
+  VerbsOptions verbs;
 };
 
 class PeerService {
@@ -35,6 +37,7 @@ struct PeerOptions {
   std::string peer;  // "10.0.0.2:7072"
   std::string token;
   std::optional<TransportKind> transport;  // this one must work; else one of all
+  VerbsOptions verbs;
   Deadline deadline = Deadline::after(std::chrono::seconds(60));
 };
 

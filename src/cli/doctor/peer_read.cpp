@@ -86,6 +86,7 @@ class Trial {
     // A doctor that reads serves nobody: it needs an address only to know whether all is on one
     // host.
     domain_options.host = loopback_host(peer.host) ? "127.0.0.1" : "0.0.0.0";
+    domain_options.verbs = options_.verbs;
     WB_ASSIGN_OR_RETURN(domain_, make_domain(offered_.kind, domain_options));
     if (!offered_.error.empty()) {
       return Status(Code::kUnsupported, "the peer does not offer it: " + offered_.error);

@@ -51,7 +51,7 @@ class Service final : public PeerService {
     server.token = options.token;
     for (const TransportKind kind :
          {TransportKind::kLocal, TransportKind::kUcx, TransportKind::kVerbs}) {
-      OfferedTransport offered = add(kind, options.host, memory);
+      OfferedTransport offered = add(kind, options, memory);
       const std::string subject = "serve " + std::string(transport_name(kind));
       if (offered.error.empty()) {
         ok(&findings_, subject, "offered");
@@ -77,12 +77,13 @@ class Service final : public PeerService {
   Status close(Deadline deadline) override { return server_->close(deadline); }
 
  private:
-  OfferedTransport add(TransportKind kind, const std::string& host,
+  OfferedTransport add(TransportKind kind, const ServeOptions& serve,
                        const std::shared_ptr<Allocation>& memory) {
     OfferedTransport offered;
     offered.kind = kind;
     DomainOptions options;
-    options.host = host;
+    options.host = serve.host;
+    options.verbs = serve.verbs;
     auto domain = make_domain(kind, options);
     Status status = domain.status();
     if (status.ok()) {
