@@ -11,13 +11,18 @@ python=/usr/bin/python3 # Debian's: the one that apt's numpy belongs to
 build_packages=(
   g++ meson ninja-build pkg-config ccache ca-certificates
   libboost1.81-dev libcli11-dev libflatbuffers-dev flatbuffers-compiler libfmt-dev
-  libspdlog-dev libssl-dev libucx-dev libxxhash-dev nlohmann-json3-dev
+  libhwloc-dev libibverbs-dev libspdlog-dev libssl-dev libucx-dev libxxhash-dev nlohmann-json3-dev
   python3 python3-numpy python3-pip
 )
 # ... and what the tests need on top of it.
 test_packages=(
   binutils clang clang-format-14 clang-tidy-14 etcd-server git libbenchmark-dev libclang-rt-14-dev
-  libgflags-dev libgmock-dev libgtest-dev librapidcheck-dev spin ucx-utils
+  libgflags-dev libgmock-dev libgtest-dev librapidcheck-dev shellcheck spin ucx-utils
+)
+# What tools/rdma-lab needs: the guest runs the host's own programs.
+lab_packages=(
+  busybox-static cpio ibverbs-providers ibverbs-utils iproute2 iputils-ping kmod perftest
+  qemu-system-x86
 )
 
 stage_begin=$SECONDS

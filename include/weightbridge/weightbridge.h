@@ -156,8 +156,8 @@ typedef struct wb_job_options {
                         authenticates the workers of the job */
   const char* token_file; /* first line of a file that only its owner may read */
   const char* host;       /* NULL: "127.0.0.1". Address of this machine that peers can reach */
-  const char* transports; /* allowed ones, best first, as "local,ucx". NULL: local,
-                             and ucx unless host is a loopback address */
+  const char* transports; /* allowed ones of local, ucx and verbs, best first, as "local,ucx".
+                             NULL: local, and ucx unless host is a loopback address */
   const char* etcd_user;
   const char* etcd_password;
   const char* ca_file; /* https: trusted certificates; NULL: the system's */
@@ -165,6 +165,8 @@ typedef struct wb_job_options {
   void* log_user;
   int32_t log_level; /* least level that reaches `log` */
   int32_t reserved;
+  const char* verbs; /* for the verbs transport, as "devices=mlx5_0,traffic_class=106"; NULL: it
+                        chooses by itself. docs/verbs.md lists the keys */
 } wb_job_options;
 
 /* Reaches (or starts) the store. WB_UNAVAILABLE, WB_UNAUTHENTICATED, WB_BUSY (port taken),

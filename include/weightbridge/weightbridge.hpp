@@ -539,6 +539,7 @@ struct JobOptions {
   std::string name = {};        // "": "default"
   std::string host = {};        // "": "127.0.0.1"
   std::string transports = {};  // "local,ucx"; "": see weightbridge.h
+  std::string verbs = {};       // "devices=mlx5_0"; "": it chooses by itself
   std::string etcd_user = {};
   std::string etcd_password = {};
   std::string ca_file = {};
@@ -560,6 +561,7 @@ class Job {
     raw.token_file = detail::text_or_null(options.token_file);
     raw.host = detail::text_or_null(options.host);
     raw.transports = detail::text_or_null(options.transports);
+    raw.verbs = detail::text_or_null(options.verbs);
     raw.etcd_user = detail::text_or_null(options.etcd_user);
     raw.etcd_password = detail::text_or_null(options.etcd_password);
     raw.ca_file = detail::text_or_null(options.ca_file);

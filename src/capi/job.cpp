@@ -86,14 +86,14 @@ Result<std::vector<TransportKind>> parse_transports(std::string_view text) {
     const std::string_view word = text.substr(0, comma);
     text.remove_prefix(std::min(comma + 1, text.size()));
     bool known = false;
-    for (const auto kind : {TransportKind::kLocal, TransportKind::kUcx}) {
+    for (const auto kind : {TransportKind::kLocal, TransportKind::kUcx, TransportKind::kVerbs}) {
       if (word != transport_name(kind)) continue;
       kinds.push_back(kind);
       known = true;
     }
     if (!known) {
       return Status(Code::kInvalidArgument,
-                    "transport \"" + std::string(word) + "\": known are local and ucx");
+                    "transport \"" + std::string(word) + "\": known are local, ucx and verbs");
     }
   }
   return kinds;
@@ -123,6 +123,7 @@ Result<JobOptions> job_options(const wb_job_options& given, const std::shared_pt
   WB_ASSIGN_OR_RETURN(options.token, read_token(given));
   if (given.host != nullptr) options.host = given.host;
   WB_ASSIGN_OR_RETURN(options.transports, parse_transports(text_of(given.transports)));
+  options.verbs = text_of(given.verbs);
   options.etcd_user = text_of(given.etcd_user);
   options.etcd_password = text_of(given.etcd_password);
   options.ca_file = text_of(given.ca_file);

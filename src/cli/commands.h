@@ -19,6 +19,7 @@ void add_plan(CLI::App& app, int* exit);
 void add_store(CLI::App& app, int* exit);
 void add_publish(CLI::App& app, int* exit);
 void add_pull(CLI::App& app, int* exit);
+void add_doctor(CLI::App& app, int* exit);
 
 // Options that publish and pull share. `side` is "--trainer" or "--rollout".
 void add_rank_options(CLI::App& command, const std::string& side, RankOptions* options);

@@ -185,6 +185,7 @@ class Demo {
     add("--token-file", token_file_);
     add("--job", job_);
     add("--transport", options_.transport);
+    if (!options_.verbs.empty()) add("--verbs", options_.verbs);
     add("--timeout", fmt::format("{}", options_.timeout));
     add("--receivers", std::to_string(options_.receivers));
     add("--overlap", std::to_string(options_.overlap()));
@@ -343,8 +344,12 @@ void add_demo(CLI::App& app, int* exit) {
                    "inplace (one read of each receiver is torn on purpose) or snapshot")
       ->capture_default_str()
       ->check(CLI::IsMember({"inplace", "snapshot"}));
-  command->add_option("--transport", options->transport, "auto, local or ucx")
+  command->add_option("--transport", options->transport, "auto, local, ucx or verbs")
       ->capture_default_str();
+  command
+      ->add_option("--verbs", options->verbs,
+                   "For --transport verbs: KEY=VALUE,... as in docs/verbs.md")
+      ->envname("WEIGHTBRIDGE_VERBS");
   command
       ->add_option("--memory", options->memory,
                    "Where the trainers' weights lie: shared (can be mapped), host or caller")

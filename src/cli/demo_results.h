@@ -15,6 +15,7 @@ struct DemoSettings {
   std::string rollout;
   std::string mode = "inplace";
   std::string transport = "auto";
+  std::string verbs;  // KEY=VALUE,...: how NICs are used
   std::string memory = "shared";
   uint64_t versions = 5;  // that each receiver must pull and verify
   uint32_t trainers = 1;

@@ -26,6 +26,7 @@ enum ExitCode : int {
   kExitOrder = 13,        // the set of trainer ranks changed, or steps came in the wrong order
   kExitIo = 14,           // a system call failed: disk full, for example
   kExitRank = 15,         // demo: a rank ended without finishing its part
+  kExitProblem = 16,      // doctor: something that is there, or was asked for, cannot work
   kExitInternal = 70,     // a broken invariant of the library
   kExitInterrupted = 130,
 };

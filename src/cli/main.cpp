@@ -19,7 +19,8 @@ constexpr char kFooter[] =
     "Exit codes: 0 ok; 1 wrong bytes; 2 usage; 3 bad data; 4 deadline; 5 unavailable; 6 token;\n"
     "7 permission; 8 memory; 9 mismatch; 10 not found; 11 busy; 12 unsupported; 13 order of "
     "steps;\n"
-    "14 I/O; 15 a rank of the demo failed; 70 internal; 130 interrupted.";
+    "14 I/O; 15 a rank of the demo failed; 16 doctor found a problem; 70 internal;\n"
+    "130 interrupted.";
 
 int run(int argc, char** argv) {
   int exit = wb::cli::kExitOk;
@@ -34,6 +35,7 @@ int run(int argc, char** argv) {
   wb::cli::add_store(app, &exit);
   wb::cli::add_publish(app, &exit);
   wb::cli::add_pull(app, &exit);
+  wb::cli::add_doctor(app, &exit);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -49,7 +49,8 @@ Result<std::vector<TransportKind>> parse_transport(const std::string& text) {
   if (text == "auto") return std::vector<TransportKind>{};
   if (text == "local") return std::vector<TransportKind>{TransportKind::kLocal};
   if (text == "ucx") return std::vector<TransportKind>{TransportKind::kUcx};
-  return Status(Code::kInvalidArgument, "--transport is auto, local or ucx, not \"" + text + "\"");
+  if (text == "verbs") return std::vector<TransportKind>{TransportKind::kVerbs};
+  return Status(Code::kInvalidArgument, "--transport is auto, local, ucx or verbs, not \"" + text + "\"");
 }
 
 Result<RankMemory> bind_memory(const WorkerLayout& layout, const std::string& kind,
@@ -102,6 +103,7 @@ Result<Rank> open_rank(const RankOptions& options, LayoutRole role) {
   job.store = options.store;
   job.host = options.host;
   job.transports = std::move(transports);
+  job.verbs = options.verbs;
   job.etcd_user = options.etcd_user;
   job.ca_file = options.ca_file;
   WB_ASSIGN_OR_RETURN(job.token, read_token_file(options.token_file));

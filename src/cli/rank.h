@@ -26,6 +26,7 @@ struct RankOptions {
   std::string job = "default";
   std::string host = "127.0.0.1";
   std::string transport = "auto";
+  std::string verbs;  // KEY=VALUE,...
   std::string memory = "shared";
   double timeout = 120;  // seconds, of each single wait
   bool huge_pages = false;

@@ -40,8 +40,13 @@ void add_rank_options(CLI::App& command, const std::string& side, RankOptions* o
       ->capture_default_str();
   command.add_option("--host", options->host, "Address of this machine that the peers can reach")
       ->capture_default_str();
-  command.add_option("--transport", options->transport, "auto, local or ucx")
+  command.add_option("--transport", options->transport, "auto, local, ucx or verbs")
       ->capture_default_str();
+  command
+      .add_option("--verbs", options->verbs,
+                  "For --transport verbs: KEY=VALUE,... as in docs/verbs.md, e.g. "
+                  "devices=mlx5_0+mlx5_1,traffic_class=106")
+      ->envname("WEIGHTBRIDGE_VERBS");
   command
       .add_option(
           "--memory", options->memory,

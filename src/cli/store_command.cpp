@@ -1,8 +1,4 @@
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -26,11 +22,7 @@ struct StoreCommandOptions {
 };
 
 Status serve(const StoreCommandOptions& options) {
-  bool created = false;
-  if (::access(options.token_file.c_str(), F_OK) != 0 && errno == ENOENT) {
-    WB_RETURN_IF_ERROR(create_token_file(options.token_file));
-    created = true;
-  }
+  WB_ASSIGN_OR_RETURN(const bool created, make_token_file(options.token_file));
   WB_ASSIGN_OR_RETURN(std::string token, read_token_file(options.token_file));
   WB_ASSIGN_OR_RETURN(const auto server, StoreServer::listen(options.listen, std::move(token)));
   Reporter(options.json)

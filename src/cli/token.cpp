@@ -24,4 +24,10 @@ Status create_token_file(const std::string& path) {
   return {};
 }
 
+Result<bool> make_token_file(const std::string& path) {
+  if (::access(path.c_str(), F_OK) == 0 || errno != ENOENT) return false;
+  WB_RETURN_IF_ERROR(create_token_file(path));
+  return true;
+}
+
 }  // namespace wb::cli

@@ -23,6 +23,7 @@ class JobImpl final : public JobInternal, public std::enable_shared_from_this<Jo
   explicit JobImpl(JobOptions options) : options_(std::move(options)) {}
 
   Status open_store(Deadline deadline) {
+    WB_ASSIGN_OR_RETURN(verbs_, parse_verbs_options(options_.verbs));
     StoreOptions store;
     store.token = options_.token;
     store.user = options_.etcd_user;
@@ -117,11 +118,13 @@ class JobImpl final : public JobInternal, public std::enable_shared_from_this<Jo
   DomainOptions domain_options() const {
     DomainOptions out;
     out.host = options_.host;
+    out.verbs = verbs_;
     out.log = options_.log;
     return out;
   }
 
   JobOptions options_;
+  VerbsOptions verbs_;
   std::string store_url_;
   std::unique_ptr<StoreServer> server_;
   std::shared_ptr<StoreClient> store_;

@@ -27,6 +27,7 @@ struct JobOptions {
   std::string host = "127.0.0.1";  // address of this machine that peers can reach
   std::vector<TransportKind>
       transports;  // allowed, best first; empty: local, and ucx unless host is a loopback address
+  std::string verbs;  // for the verbs transport: KEY=VALUE,... (transport/verbs/options.h)
   std::string etcd_user;
   std::string etcd_password;
   std::string ca_file;

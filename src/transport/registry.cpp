@@ -2,8 +2,10 @@
 
 #include <arpa/inet.h>
 
+#include "transport/fake/domain.h"
 #include "transport/local/domain.h"
 #include "transport/ucx/domain.h"
+#include "transport/verbs/domain.h"
 
 namespace wb {
 
@@ -35,10 +37,12 @@ Result<std::unique_ptr<Domain>> make_domain(TransportKind kind, const DomainOpti
       return local::LocalDomain::make(options);
     case TransportKind::kUcx:
       return ucx::UcxDomain::make(options);
-    default:
-      return Status(Code::kUnsupported,
-                    "this build has no transport \"" + std::string(transport_name(kind)) + "\"");
+    case TransportKind::kVerbs:
+      return verbs::VerbsDomain::make(options);
+    case TransportKind::kFake:
+      return fake::make_domain(options);
   }
+  return Status(Code::kInvalidArgument, "there is no such transport");
 }
 
 Choice choose_transport(std::span<const Candidate> candidates) {

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "observe/log.h"
 #include "transport/transport.h"
+#include "transport/verbs/options.h"
 
 namespace wb {
 
@@ -34,6 +35,7 @@ struct DomainOptions {
   std::string host;
   LocalOptions local;
   UcxOptions ucx;
+  VerbsOptions verbs;
   Log log;
 };
 

@@ -27,7 +27,13 @@ TEST(Choose, NothingReachesMeansNothingIsChosen) {
 
 TEST(Registry, MakesWhatItHasAndSaysWhatItLacks) {
   EXPECT_TRUE(make_domain(TransportKind::kLocal, {}).ok());
-  EXPECT_EQ(make_domain(TransportKind::kVerbs, {}).status().code(), Code::kUnsupported);
+  EXPECT_TRUE(make_domain(TransportKind::kFake, {}).ok());
+  DomainOptions no_verbs;
+  no_verbs.verbs.library = "libibverbs-that-is-not-installed.so.1";
+  const auto verbs = make_domain(TransportKind::kVerbs, no_verbs);
+  ASSERT_FALSE(verbs.ok());
+  EXPECT_EQ(verbs.status().code(), Code::kUnsupported);
+  EXPECT_NE(verbs.status().message().find(no_verbs.verbs.library), std::string::npos);
   DomainOptions no_ucx;
   no_ucx.ucx.library = "libucp-that-is-not-installed.so.0";
   const auto ucx = make_domain(TransportKind::kUcx, no_ucx);
