@@ -23,7 +23,12 @@ void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
 
 DomainOptions options_of(const Way& way) {
   DomainOptions options;
-  options.ucx.tls = way.tls;
+  if (way.transport == TransportKind::kVerbs) {
+    // The other end of the lab's link.
+    options.verbs = parse_verbs_options("devices=rxb0+rxb1").value();
+  } else {
+    options.ucx.tls = way.tls;
+  }
   return options;
 }
 
@@ -386,7 +391,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Way{"LocalCaller", TransportKind::kLocal, MemoryKind::kCaller, ""},
                     Way{"UcxDefault", TransportKind::kUcx, MemoryKind::kHost, ""},
                     Way{"UcxShared", TransportKind::kUcx, MemoryKind::kShared, ""},
-                    Way{"UcxTcp", TransportKind::kUcx, MemoryKind::kHost, "tcp"}),
+                    Way{"UcxTcp", TransportKind::kUcx, MemoryKind::kHost, "tcp"},
+                    // Only in the guest of tools/rdma-lab --net pair --rails 2.
+                    Way{"Verbs", TransportKind::kVerbs, MemoryKind::kHost, "devices=rxa0+rxa1"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -155,8 +155,13 @@ int run(int argc, char** argv) {
   // A test that dies takes its sources along.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   DomainOptions options;
-  options.ucx.tls = argv[2];
-  auto domain = make_domain(static_cast<TransportKind>(std::atoi(argv[1])), options);
+  const auto kind = static_cast<TransportKind>(std::atoi(argv[1]));
+  if (kind == TransportKind::kVerbs) {
+    options.verbs = parse_verbs_options(argv[2]).value();
+  } else {
+    options.ucx.tls = argv[2];
+  }
+  auto domain = make_domain(kind, options);
   if (!domain.ok()) {
     std::fprintf(stderr, "source: %s\n", domain.status().to_string().c_str());
     return 1;

@@ -23,7 +23,7 @@ class SourceProcess {
     std::string key;
   };
 
-  // Aborts the test program when the process cannot be started. `tls`: for ucx.
+  // Aborts the test program when the process cannot be started. `tls`: UCX_TLS, or verbs options.
   static std::shared_ptr<SourceProcess> start(TransportKind kind, const std::string& tls = "");
   ~SourceProcess();
 

@@ -101,8 +101,11 @@ class Service final : public PeerService {
     }
     offered.address = (*domain)->address();
     domains_.push_back(std::move(domain).value());
-    if (auto helper = ProgressThread::start_if_needed(domains_.back().get())) {
-      helpers_.push_back(std::move(helper));
+    auto helper = ProgressThread::start_if_needed(domains_.back().get());
+    if (!helper.ok()) {
+      offered.error = helper.status().message();
+    } else if (*helper != nullptr) {
+      helpers_.push_back(std::move(helper).value());
     }
     return offered;
   }

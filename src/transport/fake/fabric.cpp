@@ -132,6 +132,14 @@ void Fabric::limit_posts(size_t host, const std::string& nic, uint32_t most, int
   found->limited_calls = calls;
 }
 
+void Fabric::stop_posts(size_t host, const std::string& nic, uint32_t after, int error) {
+  const std::lock_guard lock(state_->mutex);
+  Nic* const found = state_->find(host, nic);
+  found->stops = true;
+  found->stop_after = after;
+  found->limit_error = error;
+}
+
 void Fabric::set_link(size_t host, const std::string& nic, bool up) {
   const std::lock_guard lock(state_->mutex);
   Nic* const found = state_->find(host, nic);
@@ -183,6 +191,16 @@ void Fabric::hold(bool on) {
 void Fabric::refuse_regions(size_t host, const std::string& nic, int error) {
   const std::lock_guard lock(state_->mutex);
   state_->find(host, nic)->region_error = error;
+}
+
+void Fabric::reuse_keys(size_t host, const std::string& nic) {
+  const std::lock_guard lock(state_->mutex);
+  --state_->find(host, nic)->next_key;
+}
+
+uint64_t Fabric::overruns() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->overruns;
 }
 
 Live Fabric::live() const {

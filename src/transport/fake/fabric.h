@@ -80,6 +80,8 @@ class Fabric {
                  uint32_t after = 0);
   // From now on posting takes at most so many work requests a call, then refuses with `error`.
   void limit_posts(size_t host, const std::string& nic, uint32_t most, int error, uint32_t calls);
+  // So many work requests more are taken in all, then none.
+  void stop_posts(size_t host, const std::string& nic, uint32_t after, int error);
   void set_link(size_t host, const std::string& nic, bool up);
   void set_gids(size_t host, const std::string& nic, std::vector<verbs::GidRow> gids);
   // The device disappears: no completion comes any more, and DEVICE_FATAL is raised.
@@ -94,9 +96,13 @@ class Fabric {
   // What the next registrations answer, with this errno.
   void refuse_regions(size_t host, const std::string& nic, int error);
 
+  // The next registration gets the key of an earlier one, as happens when keys run out.
+  void reuse_keys(size_t host, const std::string& nic);
+
   Live live() const;
-  uint64_t reads() const;  // begun
-  uint64_t bytes() const;  // copied
+  uint64_t overruns() const;  // completions lost because a queue was too small
+  uint64_t reads() const;     // begun
+  uint64_t bytes() const;     // copied
 
   struct State;
 

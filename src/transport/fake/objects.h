@@ -101,6 +101,8 @@ struct Nic {
   uint32_t fail_vendor = 0;
   uint32_t limited_calls = 0;
   uint32_t limit = 0;
+  bool stops = false;
+  uint32_t stop_after = 0;
   int limit_error = 0;
   int region_error = 0;
 };
@@ -123,6 +125,7 @@ struct Fabric::State : std::enable_shared_from_this<Fabric::State> {
   Live live;
   uint64_t reads = 0;
   uint64_t bytes = 0;
+  uint64_t overruns = 0;
 
   Nic* find(size_t host, const std::string& nic);
   Nic* find(const verbs::Gid& gid);

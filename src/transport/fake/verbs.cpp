@@ -49,11 +49,12 @@ int post_send(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad) {
   for (; wr != nullptr; wr = wr->next) {
     int error =
         qp.state == IBV_QPS_RTS || qp.state == IBV_QPS_ERR ? check_request(qp, *wr) : EINVAL;
-    if (left-- == 0) error = qp.nic->limit_error;
+    if (left-- == 0 || (qp.nic->stops && qp.nic->stop_after == 0)) error = qp.nic->limit_error;
     if (error != 0) {
       *bad = wr;
       return error;
     }
+    if (qp.nic->stops) --qp.nic->stop_after;
     Read read;
     read.wr_id = wr->wr_id;
     read.sequence = qp.next_sequence++;

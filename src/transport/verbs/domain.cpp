@@ -5,6 +5,7 @@
 #include "memory/mapped.h"
 #include "transport/verbs/connection.h"
 #include "transport/verbs/library.h"
+#include "transport/verbs/numa.h"
 
 namespace wb::verbs {
 namespace {
@@ -53,7 +54,7 @@ Result<std::unique_ptr<Domain>> VerbsDomain::make_over(std::shared_ptr<const Ver
                                                        const DomainOptions& options) {
   WB_RETURN_IF_ERROR(check_verbs_options(options.verbs));
   const std::string origin = verbs->origin();
-  WB_ASSIGN_OR_RETURN(Rails rails, open_rails(std::move(verbs), options.verbs, -1));
+  WB_ASSIGN_OR_RETURN(Rails rails, open_rails(std::move(verbs), options.verbs, own_numa_node()));
   auto state = std::make_shared<DomainState>();
   state->rails = rails.rails;
   state->incarnation = random_id();

@@ -12,6 +12,7 @@ constexpr uint32_t kWordsToken = 0xffff;
 constexpr int kTakenAtOnce = 16;
 // One advance() takes at most this many groups of completions.
 constexpr int kRounds = 16;
+constexpr uint32_t kRefusals = 1000;
 
 }  // namespace
 
@@ -106,7 +107,10 @@ void Path::advance() {
       return;
     }
     for (int i = 0; i < got && ready_; ++i) take(taken[i]);
-    if (got < kTakenAtOnce) return;
+    if (got < kTakenAtOnce) break;
+  }
+  for (const auto& channel : data_) {
+    if (ready_ && channel->told == 0 && !channel->idle()) seal(channel.get());
   }
 }
 
@@ -141,20 +145,21 @@ void Path::take_data(Channel* channel, const ibv_wc& completion) {
       told = batch.told;
       channel->used -= static_cast<uint32_t>(batch.range.count);
       rail_->give_budget(batch.bytes);
-      batch.job->done(batch.bytes);
+      if (batch.job != nullptr) batch.job->done(batch.bytes);
     }
     --channel->told;
     return;
   }
-  // The first one that is not: of a READ in the oldest batch. (A batch whose signalled end was
-  // refused by a partial post tells nothing when it succeeds: then the next one may be meant, and
-  // the range in the message names the oldest.) What comes after it is flushed.
+  // The first one that is not: of a READ in the oldest batch. (After a partial post the next one
+  // may be meant; the range in the message is the oldest's.) What comes after it is flushed.
   const Batch& batch = channel->at(channel->head);
   const uint32_t position = WorkRequests::position_of(completion.wr_id);
   const Range range =
       position < batch.range.count ? Range{batch.range.first + position, 1} : batch.range;
   Status status = meaning(completion, range);
-  if (blame_of(completion.status) == Blame::kRequest) batch.job->stop(status);
+  if (blame_of(completion.status) == Blame::kRequest && batch.job != nullptr) {
+    batch.job->stop(status);
+  }
   fail(std::move(status));
 }
 
@@ -190,22 +195,49 @@ bool Path::post_on(Channel* channel, VerbsJob* job, size_t path) {
   ++counters_.doorbells;
   if (count == 0) {
     rail_->give_budget(taken.bytes);
-    // A full send queue empties by itself, as long as a completion will tell of it.
-    if (error == ENOMEM && channel->told != 0) return false;
-    fail(errno_status(error, "posting a read on " + rail_->name()).with_peer(peer_));
+    refused(channel, error);
     return false;
   }
-  // After a partial post, READs are in the queue whose signalled end is not: they are told of by
-  // the next batch, for completions come in order. If that one is refused too, and nothing else in
-  // the queue will tell, the path fails and they are read again.
+  // After a partial post, READs are in the queue whose signalled end is not.
   const uint64_t bytes = job->posted(taken, count);
   if (count < wanted) rail_->give_budget(taken.bytes - bytes);
   channel->at(channel->tail++) = {job, {taken.range.first, count}, bytes, count == wanted};
   channel->used += count;
   channel->told += count == wanted ? 1 : 0;
+  channel->refusals = 0;
   counters_.reads += count;
   counters_.bytes += bytes;
+  if (count < wanted) {
+    // A queue that is full takes more later; what is wrong with a request stays wrong.
+    if (error != ENOMEM) refused(channel, error);
+    if (ready_ && channel->told == 0) seal(channel);
+  }
   return true;
+}
+
+// What a partial post left in the queue is unsignalled: when it succeeds, nothing tells of it, its
+// credits and its share of the budget never come back, and a job waits for ever. The next batch's
+// completion tells of it, for completions come in order; where there is no next batch, this does.
+void Path::seal(Channel* channel) {
+  ibv_send_wr request{};
+  request.wr_id = channel->requests.first_id();
+  request.opcode = IBV_WR_RDMA_READ;
+  request.send_flags = IBV_SEND_SIGNALED;
+  ibv_send_wr* unposted = nullptr;
+  const int error = ibv_post_send(channel->pair->get(), &request, &unposted);
+  ++counters_.doorbells;
+  if (error != 0) return refused(channel, error);
+  channel->at(channel->tail++) = {nullptr, {0, 1}, 0, true};
+  ++channel->used;
+  ++channel->told;
+  channel->refusals = 0;
+}
+
+// A full send queue empties by itself as long as a completion will tell of it. Else it is given a
+// few more chances; anything but ENOMEM is for good.
+void Path::refused(Channel* channel, int error) {
+  if (error == ENOMEM && (channel->told != 0 || ++channel->refusals < kRefusals)) return;
+  fail(errno_status(error, "posting a read on " + rail_->name()).with_peer(peer_));
 }
 
 Status Path::post_words(uint32_t slot, WordsRead* read, uint64_t remote, uint32_t rkey,
@@ -251,7 +283,7 @@ void Path::fail(Status why) {
     for (; !channel->idle(); ++channel->head) {
       const Batch& batch = channel->at(channel->head);
       rail_->give_budget(batch.bytes);
-      batch.job->again(batch.range);
+      if (batch.job != nullptr) batch.job->again(batch.range);
     }
   }
   for (WordsRead*& slot : reads_) {

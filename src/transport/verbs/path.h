@@ -83,7 +83,7 @@ class Path {
  private:
   // READs posted with one doorbell.
   struct Batch {
-    VerbsJob* job = nullptr;
+    VerbsJob* job = nullptr;  // none: a seal
     Range range;
     uint64_t bytes = 0;
     bool told = true;  // its last READ is signalled; false after a partial post
@@ -100,8 +100,9 @@ class Path {
     std::vector<Batch> ring;
     uint32_t head = 0;
     uint32_t tail = 0;
-    uint32_t used = 0;  // entries of the send queue
-    uint32_t told = 0;  // batches in flight that a completion will tell of
+    uint32_t used = 0;      // entries of the send queue
+    uint32_t told = 0;      // batches in flight that a completion will tell of
+    uint32_t refusals = 0;  // in a row, with nothing in flight that could make room
   };
 
   Path(std::shared_ptr<Rail> rail, std::string peer, Log log)
@@ -110,6 +111,9 @@ class Path {
   void take_words(const ibv_wc& completion);
   void take_data(Channel* channel, const ibv_wc& completion);
   bool post_on(Channel* channel, VerbsJob* job, size_t path);
+  // Posts a READ of no bytes whose completion tells of what was posted before it.
+  void seal(Channel* channel);
+  void refused(Channel* channel, int error);
   Status meaning(const ibv_wc& completion, const Range& range) const;
 
   const std::shared_ptr<Rail> rail_;

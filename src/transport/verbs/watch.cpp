@@ -22,6 +22,11 @@ bool of_port(ibv_event_type type) {
          type == IBV_EVENT_PKEY_CHANGE;
 }
 
+bool of_object(ibv_event_type type) {
+  return type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR ||
+         type == IBV_EVENT_QP_ACCESS_ERR;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Watch>> Watch::start(std::vector<std::shared_ptr<Rail>> rails, Log log,
@@ -75,9 +80,15 @@ void Watch::take_events(Rail* rail) {
   ibv_async_event event{};
   while (rail->verbs().get_async_event(rail->context(), &event) == 0) {
     const ibv_event_type type = event.event_type;
-    const int port = event.element.port_num;
+    const int port = of_port(type) ? event.element.port_num : 0;
     rail->verbs().ack_async_event(&event);
     if (rail->health() == RailHealth::kRemoved) continue;  // for good
+    if (of_object(type)) {
+      // Its owner learns of it from completions; this says why.
+      log_.write(LogLevel::kWarn, kRoom, "an RDMA device reports a broken queue",
+                 {{"rail", rail->name()}, {"event", std::to_string(type)}});
+      continue;
+    }
     if (type == IBV_EVENT_DEVICE_FATAL) {
       rail->set_health(RailHealth::kRemoved);
       log_.write(LogLevel::kError, kRoom, "an RDMA device failed or was removed",

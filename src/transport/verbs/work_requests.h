@@ -34,6 +34,7 @@ class WorkRequests {
   static uint32_t position_of(uint64_t wr_id) { return static_cast<uint32_t>(wr_id & 0xff); }
 
   uint32_t scatter() const { return scatter_; }
+  uint64_t first_id() const { return requests_[0].wr_id; }
 
   void set(uint32_t i, uint64_t remote, uint32_t rkey, uint64_t local, uint32_t length,
            uint32_t lkey) {
