@@ -197,7 +197,7 @@ std::vector<FleetEdge> fleet_edges(const FleetPlan& plan);
 struct PartList {
   bool from_peer = false;  // `worker` is a receiver, else a source
   uint32_t worker = 0;
-  uint32_t stage = 0;  // 0: from a source. n + 1: from a peer that has it by lists of stage <= n
+  uint32_t stage = 0;  // 0: from a source. n + 1: from a peer that has it by lists of stage n
   uint64_t bytes = 0;
   uint64_t reads = 0;  // rows, before shaping
   std::vector<Run> runs;

@@ -133,8 +133,7 @@ class PartMaker {
       fresh_.clear();
       WB_RETURN_IF_ERROR(lower_range(hop, place, &fresh_));
       merge_runs(&fresh_);
-      out->insert(out->end(), fresh_.begin(), fresh_.end());
-      return Status();
+      return append(fresh_, out);
     }
     const Digest key = key_of(hop, *place.worker);
     FleetCache::Runs runs = cache_->find_runs(key);
@@ -146,7 +145,18 @@ class PartMaker {
       runs = std::move(made);
       cache_->keep_runs(key, runs);
     }
-    out->insert(out->end(), runs->begin(), runs->end());
+    return append(*runs, out);
+  }
+
+  // Fallbacks count too: they take memory all the same.
+  Status append(const std::vector<Run>& runs, std::vector<Run>* out) {
+    runs_ += runs.size();
+    if (runs_ > kMaxRuns) {
+      return Status(Code::kUnsupported, "the part of " + to_.worker->name + " has more than " +
+                                            std::to_string(kMaxRuns) + " runs")
+          .with_peer(to_.worker->name);
+    }
+    out->insert(out->end(), runs.begin(), runs.end());
     return Status();
   }
 
@@ -282,6 +292,7 @@ class PartMaker {
   std::map<std::tuple<uint32_t, bool, uint32_t>, Draft> drafts_;
   std::vector<Box> boxes_, rests_, next_;
   std::vector<Run> fresh_;
+  uint64_t runs_ = 0;
   Work work_{kMaxSteps};
 };
 

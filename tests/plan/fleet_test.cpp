@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <map>
+#include <tuple>
+
 #include "fleet_world.h"
 #include "layout/dtype.h"
 #include "plan/class_map.h"
@@ -25,6 +28,27 @@ FleetOptions options_of(Policy policy, uint64_t cut_bytes) {
 // A world where somebody needs something: balance has nothing to say about nothing.
 FleetWorld fleet_world(uint64_t seed) { return random_fleet(seed); }
 
+// Flows of each copy, and entries of each host, tile the class.
+std::string untiled(const FleetPlan& plan) {
+  std::map<std::tuple<uint32_t, uint32_t, int64_t>, uint64_t> end;
+  const auto add = [&](uint32_t c, uint32_t k, int64_t entry, uint64_t begin, uint64_t until) {
+    uint64_t& at = end[{c, k, entry}];
+    const bool next = begin == at && begin < until;
+    at = until;
+    return next;
+  };
+  for (const Flow& f : plan.flows) {
+    if (!add(f.byte_class, f.copy, -1, f.begin, f.end)) return "a flow does not follow";
+  }
+  for (const EntryFlow& f : plan.entries) {
+    if (!add(f.byte_class, f.copy, f.entry, f.begin, f.end)) return "an entry does not follow";
+  }
+  for (const auto& [key, at] : end) {
+    if (at != plan.classes()[std::get<0>(key)].bytes) return "a class is not tiled to its end";
+  }
+  return "";
+}
+
 RC_GTEST_PROP(FleetProperty, EveryByteOnceFromTheRightPlace, (uint64_t seed)) {
   const FleetJob job(fleet_world(seed));
   const Policy policy =
@@ -32,6 +56,7 @@ RC_GTEST_PROP(FleetProperty, EveryByteOnceFromTheRightPlace, (uint64_t seed)) {
   const uint64_t unit = *rc::gen::element<uint64_t>(0, 1, 16, 64 << 10);
   const auto plan = plan_fleet(*job.fleet, options_of(policy, unit));
   if (!plan.ok()) RC_FAIL(plan.status().to_string());
+  RC_ASSERT(untiled(*plan) == "");
   const auto parts = job.parts(*plan);
   if (!parts.ok()) RC_FAIL(parts.status().to_string());
   RC_ASSERT(fault_of(job, *parts) == "");
