@@ -1,6 +1,7 @@
 #include "layout/rules.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -275,6 +276,32 @@ class Interpreter {
   std::unordered_set<const TensorRule*> named_;  // by a rule, so not left to @parameters
 };
 
+// What all ranks of one SPEC have in common.
+struct Prepared {
+  const RuleBook* framework;
+  ModelConfig config;
+  TableIndex index;
+
+  static Result<Prepared> make(const Spec& spec, const ModelConfig& config,
+                               const TensorTable& table) {
+    WB_RETURN_IF_ERROR(spec.check());
+    const Result<RuleBook>& families = books().families;
+    if (!families.ok()) return families.status();
+    const Result<RuleBook>& framework = books().of(spec);
+    if (!framework.ok()) return framework.status();
+    WB_ASSIGN_OR_RETURN(ModelConfig complete, completed(config));
+    WB_ASSIGN_OR_RETURN(TableIndex index, index_table(*families, complete, table));
+    return Prepared{&*framework, std::move(complete), std::move(index)};
+  }
+
+  Result<Stand> stand(const Spec& spec, uint32_t rank) const {
+    return stand_of(spec, config, index.mtp_layers, rank);
+  }
+  Result<WorkerLayout> lay_out(const TensorTable& table, const Stand& stand) const {
+    return Interpreter(*framework, config, table, index, stand).run();
+  }
+};
+
 }  // namespace
 
 Result<WorkerLayout> lay_out(const Spec& spec, const ModelConfig& config, const TensorTable& table,
@@ -285,14 +312,26 @@ Result<WorkerLayout> lay_out(const Spec& spec, const ModelConfig& config, const 
                                               spec.to_string() + ", which has ranks 0 to " +
                                               std::to_string(spec.world() - 1));
   }
-  const Result<RuleBook>& families = books().families;
-  if (!families.ok()) return families.status();
-  const Result<RuleBook>& framework = books().of(spec);
-  if (!framework.ok()) return framework.status();
-  WB_ASSIGN_OR_RETURN(const ModelConfig complete, completed(config));
-  WB_ASSIGN_OR_RETURN(const TableIndex index, index_table(*families, complete, table));
-  WB_ASSIGN_OR_RETURN(const Stand stand, stand_of(spec, complete, index.mtp_layers, rank));
-  return Interpreter(*framework, complete, table, index, stand).run();
+  WB_ASSIGN_OR_RETURN(const Prepared prepared, Prepared::make(spec, config, table));
+  WB_ASSIGN_OR_RETURN(const Stand stand, prepared.stand(spec, rank));
+  return prepared.lay_out(table, stand);
+}
+
+Result<Side> lay_out_all(const Spec& spec, const ModelConfig& config, const TensorTable& table) {
+  WB_ASSIGN_OR_RETURN(const Prepared prepared, Prepared::make(spec, config, table));
+  SideBuilder builder;
+  // Ranks that stand at the same place hold the same.
+  std::map<Stand, SideMember> seen;
+  for (uint32_t rank = 0; rank < spec.world(); ++rank) {
+    WB_ASSIGN_OR_RETURN(Stand stand, prepared.stand(spec, rank));
+    if (const auto known = seen.find(stand); known != seen.end()) {
+      builder.repeat(known->second);
+      continue;
+    }
+    WB_ASSIGN_OR_RETURN(WorkerLayout layout, prepared.lay_out(table, stand));
+    seen.emplace(std::move(stand), builder.add(std::move(layout)));
+  }
+  return builder.take();
 }
 
 }  // namespace wb

@@ -1,6 +1,7 @@
 // Where a rank stands: its place in each group of ranks, its layers and its experts.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ namespace wb {
 struct RankGroup {
   int64_t parts = 1;
   int64_t index = 0;
+  auto operator<=>(const RankGroup&) const = default;
 };
 
 struct LocalLayer {
@@ -22,6 +24,7 @@ struct LocalLayer {
   int64_t local = 0;   // of the worker's own count
   std::string prefix;  // of the worker's own names ("vp_stages.1."), or nothing
   bool mtp = false;
+  auto operator<=>(const LocalLayer&) const = default;
 };
 
 struct Stand {
@@ -37,6 +40,7 @@ struct Stand {
   int64_t expert_count = 0;
 
   RankGroup group(CutGroup which) const;
+  auto operator<=>(const Stand&) const = default;
 };
 
 // `config` is completed, `rank` is inside the world. kInvalidArgument in the framework's words for

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -53,16 +55,17 @@ struct Side {
   WorkerLayout layout(uint32_t worker) const;
 };
 
-// Adds worker after worker; keeps of each only what is new. The same workers give the same Side.
+// Adds worker after worker; keeps of each only what is new.
 class SideBuilder {
  public:
-  void add(WorkerLayout layout);
+  SideMember add(WorkerLayout layout);
+  // One more worker with a layout that is there already.
+  void repeat(SideMember member) { side_.members.push_back(member); }
   Side take() { return std::move(side_); }
 
  private:
-  bool join(uint32_t family, const WorkerLayout& layout);
-
   Side side_;
+  std::unordered_multimap<uint64_t, uint32_t> by_form_;  // digest of all but starts -> family
 };
 
 // check_layout of every member, and indices and moves that stay inside the tensors. Takes time in

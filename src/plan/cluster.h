@@ -18,7 +18,7 @@ struct Host {
   std::string name;
   std::vector<Nic> nics;
   uint64_t inside_bytes_per_second = 0;  // NVLink or shared memory, per worker and direction; > 0
-  uint32_t domain = 0;  // hosts of one NVLink domain reach each other like one host
+  uint32_t domain = 0;  // hosts of one NVLink domain reach each other like one host; 0: none
 };
 
 // The place of one worker: a NIC of a host. Several workers may share one NIC.

@@ -29,6 +29,8 @@
 
 namespace wb {
 
+class SideIndex;  // plan/side_index.h
+
 // One worker of a side, beside its layout. Names are unique within the side.
 struct FleetWorker {
   std::string name;
@@ -76,8 +78,8 @@ class Fleet {
                             const FleetSide& receivers, const Cluster& cluster);
 
   const TensorTable& table() const { return *table_; }
-  const Side& source_layouts() const { return *source_layouts_; }
-  const Side& receiver_layouts() const { return *receiver_layouts_; }
+  const SideIndex& source_index() const { return *source_index_; }
+  const SideIndex& receiver_index() const { return *receiver_index_; }
   const std::vector<Worker>& sources() const { return sources_; }
   const std::vector<Worker>& receivers() const { return receivers_; }
   const Cluster& cluster() const { return cluster_; }
@@ -86,8 +88,8 @@ class Fleet {
 
  private:
   const TensorTable* table_ = nullptr;
-  const Side* source_layouts_ = nullptr;
-  const Side* receiver_layouts_ = nullptr;
+  std::shared_ptr<const SideIndex> source_index_;
+  std::shared_ptr<const SideIndex> receiver_index_;
   std::vector<Worker> sources_;
   std::vector<Worker> receivers_;
   Cluster cluster_;
