@@ -250,11 +250,10 @@ class Parser {
     Host host;
     WB_ASSIGN_OR_RETURN(host.nics, nics(object));
     WB_ASSIGN_OR_RETURN(host.inside_bytes_per_second, speed(object, "inside"));
-    std::optional<uint32_t> domain;
     if (object.has("domain")) {
       WB_ASSIGN_OR_RETURN(const std::string text, object.text("domain"));
-      domain = named_domains_.emplace(text, next_domain_).first->second;
-      next_domain_ = std::max(next_domain_, *domain + 1);
+      const auto next = static_cast<uint32_t>(domains_.size() + 1);  // 0: none
+      host.domain = domains_.emplace(text, next).first->second;
     }
     uint32_t leaf = kNoSwitch;
     if (object.has("switch")) {
@@ -270,7 +269,6 @@ class Parser {
     const bool numbered = object.has("count");
     for (uint32_t i = first; i < end; ++i) {
       host.name = numbered ? fmt::format("{}-{}", name, i - first) : name;
-      host.domain = domain ? *domain : next_domain_++;
       if (!names_.insert(host.name).second) {
         return fault(object.at("name"), "a second host " + quote(host.name));
       }
@@ -348,8 +346,7 @@ class Parser {
   const uint32_t receivers_;
   ClusterFile out_;
   std::map<std::string, uint32_t> switches_;
-  std::map<std::string, uint32_t> named_domains_;
-  uint32_t next_domain_ = 0;
+  std::map<std::string, uint32_t> domains_;
   std::set<std::string> names_;          // of hosts
   std::map<std::string, Group> groups_;  // by name of a host, or of several
 };

@@ -116,6 +116,11 @@ class PlanFlows {
         had_bytes += piece.bytes;
       }
     }
+    if (transfer.from_peer && had.empty()) {
+      return Status(Code::kInvalidArgument,
+                    "receiver " + std::to_string(transfer.to) + " waits for receiver " +
+                        std::to_string(transfer.from) + ", which has nothing before it");
+    }
     size_t next = 0;
     double ready = 0;
     std::vector<Piece> added;
@@ -147,19 +152,19 @@ class PlanFlows {
 
 // Receivers that reach each other without a NIC, and the NICs that they have together.
 struct Unit {
-  uint32_t domain = 0;
+  uint64_t id = 0;
   std::vector<uint32_t> receivers;
   std::vector<Seat> nics;
 };
 
-std::vector<Unit> units_of(const Cluster& cluster) {
+std::vector<Unit> units_of(const Cluster& cluster, const Topology& topology) {
   std::vector<Unit> units;
-  std::map<uint32_t, size_t> by_domain;
+  std::map<uint64_t, size_t> by_id;
   for (uint32_t r = 0; r < cluster.receivers.size(); ++r) {
     const Seat& seat = cluster.receivers[r];
-    const uint32_t domain = cluster.hosts[seat.host].domain;
-    const auto [at, added] = by_domain.emplace(domain, units.size());
-    if (added) units.push_back({domain, {}, {}});
+    const uint64_t id = topology.unit(seat.host);
+    const auto [at, added] = by_id.emplace(id, units.size());
+    if (added) units.push_back({id, {}, {}});
     Unit& unit = units[at->second];
     unit.receivers.push_back(r);
     const bool known = std::any_of(unit.nics.begin(), unit.nics.end(), [&](const Seat& nic) {
@@ -174,14 +179,14 @@ std::vector<Unit> units_of(const Cluster& cluster) {
 std::vector<ResourceUse> broadcast_uses(const Cluster& cluster, const Topology& topology,
                                         uint32_t root) {
   std::map<uint32_t, double> weight;
-  std::vector<Unit> units = units_of(cluster);
+  std::vector<Unit> units = units_of(cluster, topology);
   const Place leader{false, root};
   std::vector<Seat> from{topology.seat(leader)};
   // The unit that the root is in, if any, comes first: it is served inside.
   std::stable_partition(units.begin(), units.end(),
-                        [&](const Unit& unit) { return unit.domain == topology.domain(leader); });
+                        [&](const Unit& unit) { return unit.id == topology.unit(leader); });
   for (const Unit& unit : units) {
-    if (unit.domain == topology.domain(leader)) {
+    if (unit.id == topology.unit(leader)) {
       weight[topology.inside(leader).out] += 1;
       for (const uint32_t r : unit.receivers) weight[topology.inside({true, r}).in] += 1;
       continue;
@@ -244,9 +249,9 @@ Result<Simulation> simulate_plan(const Cluster& cluster, const Fabric& fabric,
     if (transfer.from >= side.size()) {
       return outside(transfer.from_peer ? "receiver" : "source", transfer.from);
     }
-    if (transfer.from_peer && (transfer.stage == 0 || transfer.from == transfer.to)) {
-      return Status(Code::kInvalidArgument, "receiver " + std::to_string(transfer.to) +
-                                                " waits for what nobody has before it");
+    if (transfer.from_peer && transfer.from == transfer.to) {
+      return Status(Code::kInvalidArgument,
+                    "receiver " + std::to_string(transfer.to) + " waits for itself");
     }
   }
   FlowNetwork network;

@@ -46,8 +46,8 @@ std::string_view link_name(Link link);
 
 struct Usage {
   Link link = Link::kTrainerOut;
-  double capacity = 0;         // of all links of the kind, per second
-  std::vector<double> part;    // in use, of the capacity, over equal parts of the time
+  double capacity = 0;       // of all links of the kind, per second
+  std::vector<double> part;  // in use, of the capacity, over equal parts of the time
 };
 
 struct Simulation {

@@ -19,7 +19,8 @@ Status Topology::check() const {
       const Seat& seat = (*seats)[i];
       const std::string worker =
           (seats == &cluster_->sources ? "source " : "receiver ") + std::to_string(i);
-      if (seat.host >= cluster_->hosts.size()) return bad(worker + " sits on a host that is not there");
+      if (seat.host >= cluster_->hosts.size())
+        return bad(worker + " sits on a host that is not there");
       const Host& host = cluster_->hosts[seat.host];
       if (seat.nic >= host.nics.size()) return bad(worker + " sits on a NIC that is not there");
       if (host.nics[seat.nic].bytes_per_second == 0 || host.inside_bytes_per_second == 0) {
@@ -33,7 +34,8 @@ Status Topology::check() const {
   }
   const size_t switches = fabric_->switches.size();
   for (const uint32_t leaf : leaves) {
-    if (leaf != kNoSwitch && leaf >= switches) return bad("a host hangs on a switch that is not there");
+    if (leaf != kNoSwitch && leaf >= switches)
+      return bad("a host hangs on a switch that is not there");
   }
   for (const Switch& each : fabric_->switches) {
     size_t height = 0;
@@ -121,14 +123,12 @@ std::vector<uint32_t> Topology::between(uint32_t from_host, uint32_t to_host) co
 
 std::vector<ResourceUse> Topology::path(Place from, Place to) const {
   std::vector<ResourceUse> uses;
-  if (domain(from) == domain(to)) {
+  if (unit(from) == unit(to)) {
     return {{inside(from).out, 1}, {inside(to).in, 1}};
   }
   uses.push_back({nic(seat(from)).out, 1});
   for (const uint32_t link : between(seat(from).host, seat(to).host)) uses.push_back({link, 1});
-  const uint32_t in = nic(seat(to)).in;
-  // Out and in of one half duplex NIC: two workers of different hosts never share one.
-  uses.push_back({in, 1});
+  uses.push_back({nic(seat(to)).in, 1});
   return uses;
 }
 

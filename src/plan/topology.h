@@ -27,7 +27,12 @@ class Topology {
   const Seat& seat(Place worker) const {
     return (worker.receiver ? cluster_->receivers : cluster_->sources)[worker.index];
   }
-  uint32_t domain(Place worker) const { return cluster_->hosts[seat(worker).host].domain; }
+  // Equal exactly for workers that reach each other without a NIC.
+  uint64_t unit(Place worker) const { return unit(seat(worker).host); }
+  uint64_t unit(uint32_t host) const {
+    const uint32_t domain = cluster_->hosts[host].domain;
+    return domain == 0 ? host : uint64_t{1} << 32 | domain;
+  }
 
   // Links of one NIC, of one worker inside its host, and of the switches between two hosts.
   struct Pair {

@@ -50,7 +50,7 @@ TEST(ClusterFile, HostsNicsAndSeats) {
   EXPECT_TRUE(file.cluster.hosts[0].nics[0].full_duplex);
   EXPECT_EQ(file.cluster.hosts[0].inside_bytes_per_second, 450'000'000'000u);
   EXPECT_FALSE(file.cluster.hosts[2].nics[0].full_duplex);
-  EXPECT_NE(file.cluster.hosts[0].domain, file.cluster.hosts[1].domain);
+  EXPECT_EQ(file.cluster.hosts[0].domain, 0u);
   ASSERT_EQ(file.cluster.sources.size(), 8u);
   // Four workers on eight NICs: every second one.
   EXPECT_EQ(file.cluster.sources[3].nic, 6u);
@@ -76,7 +76,8 @@ TEST(ClusterFile, SwitchesDomainsAndConstants) {
   EXPECT_EQ(file.fabric.switches[0].uplink_bytes_per_second, 200'000'000'000u);
   EXPECT_EQ(file.fabric.switches[1].parent, kNoSwitch);
   EXPECT_EQ(file.fabric.switch_of_host, (std::vector<uint32_t>{0, 0, kNoSwitch}));
-  EXPECT_EQ(file.cluster.hosts[0].domain, file.cluster.hosts[2].domain);
+  EXPECT_EQ(file.cluster.hosts[0].domain, 1u);
+  EXPECT_EQ(file.cluster.hosts[2].domain, 1u);
   EXPECT_EQ(file.read_ns, 300u);
   EXPECT_EQ(file.fabric.latency_ns, 5000u);
 }
