@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "plan/fleet_proof.h"
+#include "plan/side_index.h"
 
 namespace wb::cli {
 namespace {
@@ -65,7 +66,7 @@ class Measure {
     ReceiverFigures figures;
     figures.receiver = part.receiver;
     figures.needed =
-        fleet.receiver_layouts().families[worker.member.family].base.piece_bytes(fleet.table());
+        fleet.receiver_index().family(worker.member.family).base.piece_bytes(fleet.table());
     figures.bytes = part.bytes;
     figures.shape = part.shape;
     figures.memory =
@@ -110,7 +111,7 @@ class Measure {
   void add_extras(uint32_t receiver) {
     const Fleet& fleet = job_.fleet();
     const uint32_t family = fleet.receivers()[receiver].member.family;
-    for (const Extra& extra : fleet.receiver_layouts().families[family].base.extras) {
+    for (const Extra& extra : fleet.receiver_index().family(family).base.extras) {
       switch (extra.kind) {
         case ExtraKind::kZeroFill:
           out_.padding += extra.bytes;

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "cli/reporter.h"
+#include "plan/side_index.h"
 
 namespace wb::cli {
 namespace {
@@ -127,32 +128,26 @@ using BoxKey = std::vector<int64_t>;
 // The boxes in which one side holds the chosen tensors, and who holds each.
 class Cuts {
  public:
-  Cuts(const TensorTable& table, const Side& side, const std::vector<uint32_t>& chosen)
-      : table_(table), side_(side) {
-    for (const uint32_t tensor : chosen) boxes_[tensor];
-    for (const LayoutFamily& family : side.families) {
-      auto& pieces = pieces_.emplace_back();
-      for (size_t p = 0; p < family.base.pieces.size(); ++p) {
-        if (boxes_.contains(family.base.pieces[p].tensor)) pieces.push_back(p);
-      }
-    }
-  }
-
-  // `worker_of` gives the index in `side` of each worker of the fleet.
-  template <typename Workers>
-  void add(const Workers& workers) {
-    for (uint32_t w = 0; w < workers.size(); ++w) {
-      const SideMember& member = workers[w].member;
-      const LayoutFamily& family = side_.families[member.family];
-      for (const size_t p : pieces_[member.family]) {
-        const Piece piece = family.piece(p, member.index);
-        BoxKey key;
-        for (int d = 0; d < piece.box.rank(); ++d) {
-          const Progression& dim = piece.box.dim(d);
-          key.insert(key.end(), {dim.start, dim.count, dim.step});
+  Cuts(const TensorTable& table, const SideIndex& side, const std::vector<uint32_t>& chosen)
+      : table_(table) {
+    for (const uint32_t tensor : chosen) {
+      auto& boxes = boxes_[tensor];
+      side.for_each_group(tensor, [&](const SideIndex::Group& group) {
+        for (const uint32_t p : group.pieces) {
+          for (const SideIndex::Worker& worker : side.workers_of(group.family)) {
+            const Piece piece = side.family(group.family).piece(p, worker.index);
+            BoxKey key;
+            for (int d = 0; d < piece.box.rank(); ++d) {
+              const Progression& dim = piece.box.dim(d);
+              key.insert(key.end(), {dim.start, dim.count, dim.step});
+            }
+            boxes[key].push_back(worker.worker);
+          }
         }
-        auto& holders = boxes_[piece.tensor][key];
-        if (holders.empty() || holders.back() != w) holders.push_back(w);
+      });
+      for (auto& [key, holders] : boxes) {
+        std::sort(holders.begin(), holders.end());
+        holders.erase(std::unique(holders.begin(), holders.end()), holders.end());
       }
     }
   }
@@ -177,8 +172,6 @@ class Cuts {
 
  private:
   const TensorTable& table_;
-  const Side& side_;
-  std::vector<std::vector<size_t>> pieces_;  // of chosen tensors, by family
   std::map<uint32_t, std::map<BoxKey, std::vector<uint32_t>>> boxes_;
 };
 
@@ -191,10 +184,8 @@ Result<json> tensor_cuts(const PlanJob& job, const std::vector<std::string>& wan
     if (std::find(chosen.begin(), chosen.end(), tensor) == chosen.end()) chosen.push_back(tensor);
     if (first == UINT32_MAX) first = tensor;
   }
-  Cuts from(table, job.fleet().source_layouts(), chosen),
-      to(table, job.fleet().receiver_layouts(), chosen);
-  from.add(job.fleet().sources());
-  to.add(job.fleet().receivers());
+  Cuts from(table, job.fleet().source_index(), chosen),
+      to(table, job.fleet().receiver_index(), chosen);
   // At first the one that is cut on both sides into the most, but not too many, boxes.
   const auto score = [&](uint32_t tensor) {
     const size_t both = std::min(from.count(tensor), to.count(tensor));

@@ -6,6 +6,7 @@
 // that line.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -84,10 +85,14 @@ class ClassMap {
     }
   }
 
-  // The place nearest to `position` where a class may be cut: between whole rows of an atom, with
-  // `unit` bytes or a little more between places; inside a row only between elements, and only when
-  // `unit` is less than a row.
-  uint64_t nearest_cut(uint32_t byte_class, uint64_t position, uint64_t unit) const;
+  // The places next to `position`, at or below and above it, where a class may be cut: between
+  // whole rows of an atom with `unit` bytes or a little more between places, or between any two
+  // elements where `unit` is 0.
+  struct Places {
+    uint64_t below = 0;
+    uint64_t above = 0;
+  };
+  Places places_near(uint32_t byte_class, uint64_t position, uint64_t unit) const;
 
  private:
   friend class ClassMapBuilder;

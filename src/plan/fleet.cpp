@@ -191,10 +191,10 @@ class Maker {
         return refused("two workers are named " + worker.name).with_peer(worker.name);
       }
       WB_RETURN_IF_ERROR(check_worker(worker, side.layouts->families[member.family].base, given_));
-      workers->push_back({worker.name, member, w, worker.placement, worker.region_bytes});
+      workers->push_back({worker.name, member, w, {}, worker.placement, worker.region_bytes});
       seats->push_back({place_of_host_[worker.seat.host], worker.seat.nic});
     }
-    hash_side(side, *workers, *seats);
+    hash_side(side, workers, *seats);
     return Status();
   }
 
@@ -214,31 +214,32 @@ class Maker {
  private:
   // Numbers of domains are names only: count them in the order of the hosts.
   static void number_domains(Cluster* cluster) {
-    std::unordered_map<uint32_t, uint32_t> numbers;
+    std::unordered_map<uint32_t, uint32_t> numbers{{0, 0}};  // 0 is no domain
     for (Host& host : cluster->hosts) {
       host.domain =
           numbers.emplace(host.domain, static_cast<uint32_t>(numbers.size())).first->second;
     }
   }
 
-  void hash_side(const FleetSide& side, const std::vector<Fleet::Worker>& workers,
+  void hash_side(const FleetSide& side, std::vector<Fleet::Worker>* workers,
                  const std::vector<Seat>& seats) {
     std::vector<FamilyDigest> families;
     for (const LayoutFamily& family : side.layouts->families) {
       families.push_back(digest_family(family));
     }
     PlacementHasher placements;
-    hasher_.add(uint64_t{workers.size()});
-    for (size_t i = 0; i < workers.size(); ++i) {
-      const Fleet::Worker& worker = workers[i];
+    hasher_.add(uint64_t{workers->size()});
+    for (size_t i = 0; i < workers->size(); ++i) {
+      Fleet::Worker& worker = (*workers)[i];
       const FamilyDigest& family = families[worker.member.family];
       const auto index = static_cast<uint64_t>(worker.member.index);
       const Digest placement = placements.hash(side.workers[worker.input]);
-      hasher_.add(std::string_view(worker.name)).add(family.form);
-      for (int lane = 0; lane < 2; ++lane) {
-        hasher_.add(family.start[lane] + index * family.move[lane]);
-      }
-      hasher_.add(placement.low).add(placement.high);
+      const uint64_t words[] = {family.form, family.start[0] + index * family.move[0],
+                                family.start[1] + index * family.move[1], placement.low,
+                                placement.high};
+      worker.digest = digest_of(std::as_bytes(std::span(words)));
+      hasher_.add(std::string_view(worker.name));
+      hasher_.add(worker.digest.low).add(worker.digest.high);
       hasher_.add(uint64_t{seats[i].host}).add(uint64_t{seats[i].nic});
     }
   }
@@ -273,7 +274,7 @@ Cluster plain_cluster(std::vector<FleetWorker>* sources, std::vector<FleetWorker
     for (size_t w = 0; w < workers->size(); ++w) {
       const auto host = static_cast<uint32_t>(first + w / per_host);
       if (host == cluster.hosts.size()) {
-        cluster.hosts.push_back({name + std::to_string(w / per_host), {}, kInside, host});
+        cluster.hosts.push_back({name + std::to_string(w / per_host), {}, kInside, 0});
       }
       (*workers)[w].seat = {host, static_cast<uint32_t>(cluster.hosts[host].nics.size())};
       cluster.hosts[host].nics.push_back(kNic);

@@ -67,6 +67,7 @@ class Fleet {
     std::string name;
     SideMember member;
     uint32_t input = 0;  // index among the workers as they were listed
+    Digest digest;       // of its layout and placement
     std::span<const Placement> placement;
     std::span<const uint64_t> region_bytes;
   };
@@ -98,8 +99,10 @@ class Fleet {
 
 struct FleetOptions {
   Policy policy = Policy::kAuto;
-  uint64_t cut_bytes =
-      64u << 10;  // ranges begin and end at multiples of it where that costs < 1e-4
+  // Ranges begin and end at whole rows with so many bytes or a little more between places; 0:
+  // between any two elements. Where that would cost more than 1e-4 of the optimum (1e-3 for what
+  // receivers pass on) and one such unit, they are cut finer.
+  uint64_t cut_bytes = 64u << 10;
   uint64_t membership_revision = 0;
   uint64_t in_flight_bytes = 16u << 20;  // per NIC, shared by the receivers that sit on it
   TransportCosts costs;
@@ -118,7 +121,9 @@ struct FleetReport {
 };
 
 // Bytes [begin, end) of a class leave `source` once, for one copy: receiver `first` reads them from
-// it; the other members of the copy read them from `first`, or, where it is missing, from a source.
+// it. Without entries, the other members of the copy read them from `first`. With entries (see
+// balance.h), the members on its host do, and `sender`, which is one of these, gives them to the
+// other hosts.
 struct Flow {
   uint32_t byte_class = 0;
   uint32_t copy = 0;  // of balance.classes[byte_class].copies
@@ -126,17 +131,31 @@ struct Flow {
   uint64_t end = 0;
   uint32_t source = 0;
   uint32_t first = 0;
+  uint32_t sender = 0;  // = first where the copy has no entries
   bool operator==(const Flow&) const = default;
+};
+
+// Bytes [begin, end) of a class enter the host of one entry of a copy by member `at`.
+struct EntryFlow {
+  uint32_t byte_class = 0;
+  uint32_t copy = 0;
+  uint32_t entry = 0;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint32_t at = 0;
+  bool operator==(const EntryFlow&) const = default;
 };
 
 class ClassMap;    // plan/class_map.h: where the bytes of a class lie
 class FleetCache;  // plan/fleet_cache.h: what plans of other revisions can re-use
 
 struct FleetPlan {
+  Digest fleet;          // Fleet::digest of what it was made from
   FleetOptions options;  // the policy is the chosen one, never kAuto
   FleetReport report;
-  Balance balance;          // by class; its amounts are the cut ones
-  std::vector<Flow> flows;  // by class, copy, begin; those of a copy tile its class
+  Balance balance;                 // the amounts as they were balanced, the loads as they were cut
+  std::vector<Flow> flows;         // by class, copy, begin; those of a copy tile its class
+  std::vector<EntryFlow> entries;  // by class, copy, entry, begin; those of an entry tile its class
   std::shared_ptr<const ClassMap> map;
 
   const std::vector<ByteClass>& classes() const;
@@ -148,6 +167,19 @@ struct FleetPlan {
 // kUnsupported when the layouts are too irregular to be planned in reasonable time.
 Result<FleetPlan> plan_fleet(const Fleet& fleet, const FleetOptions& options,
                              FleetCache* cache = nullptr);
+
+// What one receiver reads: bytes [begin, end) of a class from one worker.
+struct Hop {
+  uint32_t byte_class = 0;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  bool from_peer = false;  // `from` is a receiver, else a source
+  uint32_t from = 0;
+  uint32_t stage = 0;     // see PartList
+  uint32_t fallback = 0;  // for a peer: the source to read from where the peer is missing
+};
+// By class, begin.
+std::vector<Hop> hops_of(const FleetPlan& plan, uint32_t receiver);
 
 // Bytes from one worker to one receiver, summed over classes: the plan as a matrix, without making
 // parts. Ascending by (receiver, from_peer, from).

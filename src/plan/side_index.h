@@ -45,6 +45,7 @@ class SideIndex {
   std::span<const Worker> workers_of(uint32_t family) const { return workers_[family]; }
   const LayoutFamily& family(uint32_t f) const { return side_.families[f]; }
   size_t worker_count() const { return worker_count_; }
+  size_t family_count() const { return side_.families.size(); }
 
  private:
   struct Pieces {

@@ -1,0 +1,166 @@
+// What a fleet's plan costs: time and peak memory, one core, from layouts in memory.
+//
+//   fleet_plan --benchmark_filter=Megatron
+//
+// Peak memory is that of the process, so it counts the layouts too; run one case per process for
+// it.
+#include <benchmark/benchmark.h>
+#include <sys/resource.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layout/rules.h"
+#include "layout/spec.h"
+#include "models.h"
+#include "plan/fleet.h"
+#include "plan/fleet_proof.h"
+
+namespace wb {
+namespace {
+
+// The sides of a job in memory, laid out by rules and packed as an allocator would.
+struct Job {
+  test::Model model;
+  Side sides[2];
+  std::vector<PackedBuffers> packed[2];
+  std::vector<FleetWorker> workers[2];
+  Cluster cluster;
+
+  Job(test::Model m, const std::string& trainer, const std::string& rollout) : model(std::move(m)) {
+    const std::string specs[] = {trainer, rollout};
+    for (int s = 0; s < 2; ++s) {
+      sides[s] = *lay_out_all(*parse_spec(specs[s]), model.config, model.table);
+      for (const LayoutFamily& family : sides[s].families) {
+        packed[s].push_back(pack_buffers(family.base));
+      }
+      for (size_t w = 0; w < sides[s].size(); ++w) {
+        const PackedBuffers& p = packed[s][sides[s].members[w].family];
+        workers[s].push_back({"w" + std::to_string(w), p.placement, p.region_bytes, {}});
+      }
+    }
+    cluster = plain_cluster(&workers[0], &workers[1]);
+  }
+  Fleet fleet() const {
+    return *Fleet::make(model.table, {&sides[0], workers[0]}, {&sides[1], workers[1]}, cluster);
+  }
+};
+
+double peak_mib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+// All parts at once where they are to be kept, else one after the other.
+void plan_all(benchmark::State& state, const Job& job, Policy policy, bool keep) {
+  const double before = peak_mib();
+  uint64_t runs = 0;
+  uint64_t reads = 0;
+  FleetReport report;
+  for (auto _ : state) {
+    const Fleet fleet = job.fleet();
+    FleetOptions options;
+    options.policy = policy;
+    const FleetPlan plan = *plan_fleet(fleet, options);
+    report = plan.report;
+    runs = reads = 0;
+    std::vector<FleetPart> parts;
+    for (uint32_t r = 0; r < fleet.receivers().size(); ++r) {
+      FleetPart part = *make_part(fleet, plan, r);
+      for (const PartList& list : part.lists) {
+        runs += list.runs.size();
+        reads += list.reads;
+      }
+      if (keep) parts.push_back(std::move(part));
+    }
+    benchmark::DoNotOptimize(parts.data());
+  }
+  state.counters["atoms"] = static_cast<double>(report.atoms);
+  state.counters["cuts"] = static_cast<double>(report.cuts);
+  state.counters["runs"] = static_cast<double>(runs);
+  state.counters["reads"] = static_cast<double>(reads);
+  state.counters["peak_MiB"] = peak_mib();
+  state.counters["grown_MiB"] = peak_mib() - before;
+}
+
+void only_plan(benchmark::State& state, const Job& job) {
+  for (auto _ : state) {
+    const Fleet fleet = job.fleet();
+    benchmark::DoNotOptimize(plan_fleet(fleet, FleetOptions{}));
+  }
+}
+
+void prove_all(benchmark::State& state, const Job& job, Policy policy) {
+  const Fleet fleet = job.fleet();
+  FleetOptions options;
+  options.policy = policy;
+  const FleetPlan plan = *plan_fleet(fleet, options);
+  std::vector<FleetPart> parts;
+  for (uint32_t r = 0; r < fleet.receivers().size(); ++r) {
+    parts.push_back(*make_part(fleet, plan, r));
+  }
+  for (auto _ : state) {
+    const Status proved = prove_fleet(fleet, parts);
+    if (!proved.ok()) {
+      state.SkipWithError(proved.to_string().c_str());
+      break;
+    }
+  }
+}
+
+constexpr char kMegatron[] = "megatron:tp=8,pp=4,dp=8,ep=8,etp=1";
+constexpr char kFsdp[] = "fsdp:shards=256";
+constexpr char kRollout[] = "vllm:tp=1,dp=32,ep=32,engines=4";
+
+const Job& megatron() {
+  static const Job job(test::deepseek_v3(), kMegatron, kRollout);
+  return job;
+}
+const Job& fsdp() {
+  static const Job job(test::deepseek_v3(), kFsdp, kRollout);
+  return job;
+}
+
+void BM_Megatron(benchmark::State& state) {
+  plan_all(state, megatron(), static_cast<Policy>(state.range(0)), true);
+}
+void BM_MegatronPlanOnly(benchmark::State& state) { only_plan(state, megatron()); }
+void BM_MegatronProof(benchmark::State& state) {
+  prove_all(state, megatron(), static_cast<Policy>(state.range(0)));
+}
+void BM_Fsdp(benchmark::State& state) { plan_all(state, fsdp(), Policy::kDirect, false); }
+void BM_FsdpPlanOnly(benchmark::State& state) { only_plan(state, fsdp()); }
+
+// The number of pieces grows with the layers.
+void BM_SweepLayers(benchmark::State& state) {
+  const Job job(test::deepseek_v3(state.range(0)), kMegatron, kRollout);
+  plan_all(state, job, Policy::kDirect, false);
+  uint64_t pieces = 0;
+  for (const Side& side : job.sides) {
+    for (const SideMember& member : side.members) {
+      pieces += side.families[member.family].base.pieces.size();
+    }
+  }
+  state.counters["pieces"] = static_cast<double>(pieces);
+  state.SetComplexityN(static_cast<int64_t>(pieces));
+}
+
+BENCHMARK(BM_Megatron)->Arg(0)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_MegatronPlanOnly)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_MegatronProof)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_Fsdp)->Unit(benchmark::kMillisecond)->Iterations(1);
+BENCHMARK(BM_FsdpPlanOnly)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_SweepLayers)
+    ->Arg(8)
+    ->Arg(16)
+    ->Arg(31)
+    ->Arg(61)
+    ->Unit(benchmark::kMillisecond)
+    ->Complexity();
+
+}  // namespace
+}  // namespace wb
+
+BENCHMARK_MAIN();

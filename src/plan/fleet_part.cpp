@@ -1,0 +1,251 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+
+#include "plan/class_map.h"
+#include "plan/fleet.h"
+#include "plan/fleet_cache.h"
+#include "plan/lower.h"
+#include "plan/merge.h"
+#include "plan/overlap.h"
+#include "plan/side_index.h"
+
+namespace wb {
+namespace {
+
+// A worker of either side, for looking up its pieces of a tensor.
+struct Place {
+  const SideIndex* side = nullptr;
+  const Fleet::Worker* worker = nullptr;
+
+  std::span<const uint32_t> pieces_of(uint32_t tensor) const {
+    return side->pieces_of(worker->member.family, tensor);
+  }
+  Piece piece(uint32_t p) const {
+    return side->family(worker->member.family).piece(p, worker->member.index);
+  }
+};
+
+class PartMaker {
+ public:
+  PartMaker(const Fleet& fleet, const FleetPlan& plan, uint32_t receiver, FleetCache* cache)
+      : fleet_(fleet),
+        plan_(plan),
+        receiver_(receiver),
+        cache_(cache),
+        to_{&fleet.receiver_index(), &fleet.receivers()[receiver]} {}
+
+  Result<FleetPart> make() {
+    FleetPart part;
+    part.inputs = plan_.report.inputs;
+    part.receiver = receiver_;
+    part.in_flight_bytes = budget();
+    for (const Hop& hop : hops_of(plan_, receiver_)) {
+      Draft& draft = drafts_[std::tuple(hop.stage, hop.from_peer, hop.from)];
+      WB_RETURN_IF_ERROR(lower(hop, hop.from_peer, hop.from, &draft.runs));
+      if (hop.from_peer) {
+        WB_RETURN_IF_ERROR(lower(hop, false, hop.fallback, &draft.fallbacks[hop.fallback]));
+      }
+    }
+    for (auto& [key, draft] : drafts_) {
+      const auto& [stage, from_peer, from] = key;
+      merge_runs(&draft.runs);
+      PartList& list = part.lists.emplace_back();
+      list.from_peer = from_peer;
+      list.worker = from;
+      list.stage = stage;
+      list.runs = std::move(draft.runs);
+      for (const Run& run : list.runs) {
+        list.bytes += run.length * run.count;
+        list.reads += run.count;
+        list.shapes.push_back(shape_run(run, plan_.options.costs));
+        part.shape.add(run, list.shapes.back());
+      }
+      part.bytes += list.bytes;
+      for (auto& [source, runs] : draft.fallbacks) list.fallbacks.push_back(listed(source, &runs));
+    }
+    rotate(&part.lists);
+    return part;
+  }
+
+ private:
+  struct Draft {
+    std::vector<Run> runs;
+    std::map<uint32_t, std::vector<Run>> fallbacks;  // by source
+  };
+
+  static ReadList listed(uint32_t source, std::vector<Run>* runs) {
+    merge_runs(runs);
+    ReadList list;
+    list.source = source;
+    list.runs = std::move(*runs);
+    for (const Run& run : list.runs) {
+      list.bytes += run.length * run.count;
+      list.reads += run.count;
+    }
+    return list;
+  }
+
+  Place place_of(bool peer, uint32_t worker) const {
+    if (peer) return {&fleet_.receiver_index(), &fleet_.receivers()[worker]};
+    return {&fleet_.source_index(), &fleet_.sources()[worker]};
+  }
+
+  Status lower(const Hop& hop, bool from_peer, uint32_t from, std::vector<Run>* out) {
+    const Place place = place_of(from_peer, from);
+    if (cache_ == nullptr) return lower_range(hop, place, out);
+    const Digest key = key_of(hop, *place.worker);
+    FleetCache::Runs runs = cache_->find_runs(key);
+    if (runs == nullptr) {
+      auto made = std::make_shared<std::vector<Run>>();
+      WB_RETURN_IF_ERROR(lower_range(hop, place, made.get()));
+      runs = std::move(made);
+      cache_->keep_runs(key, runs);
+    }
+    out->insert(out->end(), runs->begin(), runs->end());
+    return Status();
+  }
+
+  // Of all that the runs depend on: both layouts and placements, and the boxes of the range.
+  Digest key_of(const Hop& hop, const Fleet::Worker& from) const {
+    Hasher hasher;
+    hasher.add(from.digest.low).add(from.digest.high);
+    hasher.add(to_.worker->digest.low).add(to_.worker->digest.high);
+    plan_.map->for_each_segment(
+        hop.byte_class, hop.begin, hop.end, [&](const ClassMap::Segment& segment) {
+          hasher.add(uint64_t{segment.tensor}).add(segment.begin).add(segment.end);
+          for (int d = 0; d < segment.box->rank(); ++d) {
+            const Progression& p = segment.box->dim(d);
+            hasher.add(p.start).add(p.count).add(p.step);
+          }
+        });
+    return hasher.digest();
+  }
+
+  Status lower_range(const Hop& hop, const Place& from, std::vector<Run>* out) {
+    Status status;
+    plan_.map->for_each_segment(
+        hop.byte_class, hop.begin, hop.end, [&](const ClassMap::Segment& segment) {
+          if (!status.ok()) return;
+          const uint32_t unit = segment.unit;
+          boxes_.clear();
+          boxes_of_range(*segment.box, segment.begin / unit, segment.end / unit, &boxes_);
+          for (const Box& box : boxes_) {
+            if (status.ok()) status = lower_box(segment.tensor, unit, box, from, out);
+          }
+        });
+    return status;
+  }
+
+  // Every home that the receiver has for the box is written.
+  Status lower_box(uint32_t tensor, uint32_t unit, const Box& box, const Place& from,
+                   std::vector<Run>* out) {
+    for (const uint32_t p : to_.pieces_of(tensor)) {
+      const Piece to = to_.piece(p);
+      const auto common = intersect(box, to.box);
+      if (common) WB_RETURN_IF_ERROR(lower_home(unit, *common, to, from, out));
+    }
+    return Status();
+  }
+
+  // The box may lie in several of the other's pieces, and in one of them more than once.
+  Status lower_home(uint32_t unit, const Box& box, const Piece& to, const Place& from,
+                    std::vector<Run>* out) {
+    rests_.assign(1, box);
+    for (const uint32_t p : from.pieces_of(to.tensor)) {
+      if (rests_.empty()) break;
+      const Piece have = from.piece(p);
+      next_.clear();
+      for (const Box& rest : rests_) {
+        const auto common = intersect(rest, have.box);
+        if (!common) {
+          next_.push_back(rest);
+          continue;
+        }
+        const Share share{0, &have, &to, *common};
+        Status lowered = lower_share(share, unit, from.worker->placement[have.buffer],
+                                     to_.worker->placement[to.buffer], out);
+        if (!lowered.ok()) {
+          const std::string& name = fleet_.table()[to.tensor].name;
+          return std::move(lowered)
+              .prefixed("reading " + name + " from " + from.worker->name + ": ")
+              .with_tensor(name)
+              .with_peer(from.worker->name);
+        }
+        subtract(rest, *common, &next_);
+      }
+      rests_.swap(next_);
+    }
+    if (rests_.empty()) return Status();
+    return Status(Code::kInternal, "the plan reads " + fleet_.table()[to.tensor].name + " from " +
+                                       from.worker->name + ", which does not have it")
+        .with_tensor(fleet_.table()[to.tensor].name)
+        .with_peer(from.worker->name);
+  }
+
+  // Lists stay in the order of stages. Inside a stage each receiver begins at another list, so that
+  // no worker is read by all at once: neighbours differ by one, and those that are far apart (and
+  // may be copies of each other) by more.
+  void rotate(std::vector<PartList>* lists) const {
+    const uint64_t receivers = fleet_.receivers().size();
+    for (auto begin = lists->begin(); begin != lists->end();) {
+      const auto end = std::find_if(
+          begin, lists->end(), [&](const PartList& list) { return list.stage != begin->stage; });
+      const auto count = static_cast<uint64_t>(end - begin);
+      const uint64_t start = (receiver_ + receiver_ * count / receivers) % count;
+      std::rotate(begin, begin + static_cast<ptrdiff_t>(start), end);
+      begin = end;
+    }
+  }
+
+  uint64_t budget() const {
+    const Cluster& cluster = fleet_.cluster();
+    const Seat& mine = cluster.receivers[receiver_];
+    const auto sharing = std::count_if(
+        cluster.receivers.begin(), cluster.receivers.end(),
+        [&](const Seat& seat) { return seat.host == mine.host && seat.nic == mine.nic; });
+    return std::max<uint64_t>(plan_.options.in_flight_bytes / static_cast<uint64_t>(sharing), 1);
+  }
+
+  const Fleet& fleet_;
+  const FleetPlan& plan_;
+  const uint32_t receiver_;
+  FleetCache* cache_;
+  const Place to_;
+  std::map<std::tuple<uint32_t, bool, uint32_t>, Draft> drafts_;
+  std::vector<Box> boxes_, rests_, next_;
+};
+
+}  // namespace
+
+Result<FleetPart> make_part(const Fleet& fleet, const FleetPlan& plan, uint32_t receiver,
+                            FleetCache* cache) {
+  if (receiver >= fleet.receivers().size()) {
+    return Status(Code::kInvalidArgument, "receiver " + std::to_string(receiver) + " of " +
+                                              std::to_string(fleet.receivers().size()));
+  }
+  if (plan.fleet != fleet.digest()) {
+    return Status(Code::kMismatch, "the plan was made from another fleet");
+  }
+  return PartMaker(fleet, plan, receiver, cache).make();
+}
+
+Result<Plan> plan_of_part(const Fleet& fleet, const FleetPart& part) {
+  Plan plan;
+  plan.inputs = part.inputs;
+  plan.bytes = part.bytes;
+  for (const PartList& list : part.lists) {
+    if (list.from_peer) {
+      return Status(Code::kUnsupported, "receiver " + fleet.receivers()[part.receiver].name +
+                                            " reads from a peer in this plan");
+    }
+    plan.lists.push_back({list.worker, list.runs, list.bytes, list.reads});
+  }
+  std::sort(plan.lists.begin(), plan.lists.end(),
+            [](const ReadList& a, const ReadList& b) { return a.source < b.source; });
+  return plan;
+}
+
+}  // namespace wb
