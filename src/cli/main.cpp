@@ -30,6 +30,7 @@ int run(int argc, char** argv) {
   wb::cli::add_demo(app, &exit);
   wb::cli::add_layout(app, &exit);
   wb::cli::add_plan(app, &exit);
+  wb::cli::add_simulate(app, &exit);
   wb::cli::add_store(app, &exit);
   wb::cli::add_publish(app, &exit);
   wb::cli::add_pull(app, &exit);

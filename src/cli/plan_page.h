@@ -20,7 +20,7 @@ Result<nlohmann::json> plan_page(const PlanJob& job, const PlanFigures& measured
 // One way of doing an update.
 struct Way {
   std::string key, title, text;
-  Simulation simulation;
+  Simulation simulation = {};
   double bound = 0;          // what binds, in seconds; 0: not known
   double trainer_stall = 0;  // of the trainer that stands still longest, in seconds
   double trainer_gpu_seconds = 0;
