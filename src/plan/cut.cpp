@@ -220,11 +220,13 @@ void account(const std::vector<FleetEdge>& edges, const Cluster& cluster, Balanc
         break;
     }
     const bool nic_kind = load.kind != Bottleneck::kInsideHost;
+    // What a NIC carries in this direction, or in both if it can only do one at a time, whoever of
+    // its workers moves it.
+    const bool in = load.kind == Bottleneck::kReceiverIngress;
     for (size_t n = 0; nic_kind && n < nics; ++n) {
-      // A half-duplex NIC carries all directions one after the other.
-      if (!nic[n]->full_duplex && bytes[n] != 0) {
-        bytes[n] = source_out[n] + receiver_in[n] + receiver_out[n];
-      }
+      if (bytes[n] == 0) continue;
+      const uint64_t out_bytes = source_out[n] + receiver_out[n];
+      bytes[n] = !nic[n]->full_duplex ? out_bytes + receiver_in[n] : in ? bytes[n] : out_bytes;
     }
     const auto speed = [&](size_t n) {
       if (nic_kind) return nic[n]->bytes_per_second;

@@ -72,9 +72,43 @@ class Builder {
       if (is_empty(t)) continue;
       hold_whole(t);
       for (int64_t extra = pick(0, 2); extra > 0; --extra) hold(t, random_box(t));
-      need(t);
+      need(t, &world_.receiver);
     }
     return std::move(world_);
+  }
+
+  FleetWorld build_fleet() {
+    make_table();
+    FleetWorld fleet;
+    const int64_t sources = pick(1, 6);
+    for (int64_t s = 0; s < sources; ++s) {
+      world_.sources.emplace_back().name = "source-" + std::to_string(s);
+    }
+    for (uint32_t t = 0; t < world_.table.size(); ++t) {
+      if (is_empty(t)) continue;
+      hold_whole(t);
+      for (int64_t extra = pick(0, 2); extra > 0; --extra) hold(t, random_box(t));
+    }
+    const int64_t receivers = pick(1, 6);
+    for (int64_t r = 0; r < receivers; ++r) {
+      OwnedWorker receiver;
+      // Often another engine's rank: the same layout.
+      if (r > 0 && one_in(2)) {
+        receiver = fleet.receivers[static_cast<size_t>(pick(0, r - 1))];
+      } else {
+        for (uint32_t t = 0; t < world_.table.size(); ++t) {
+          if (!is_empty(t) && !one_in(6)) need(t, &receiver);
+        }
+      }
+      receiver.name = "receiver-" + std::to_string(r);
+      fleet.receivers.push_back(std::move(receiver));
+    }
+    if (one_in(4)) world_.sources.push_back(world_.sources.front());
+    world_.sources.back().name = "source-" + std::to_string(world_.sources.size() - 1);
+    fleet.table = world_.table;
+    fleet.sources = world_.sources;
+    make_cluster(&fleet);
+    return fleet;
   }
 
  private:
@@ -82,6 +116,34 @@ class Builder {
     return std::uniform_int_distribution<int64_t>(low, high)(rng_);
   }
   bool one_in(int64_t n) { return pick(1, n) == 1; }
+
+  void make_cluster(FleetWorld* fleet) {
+    const int64_t hosts = pick(1, 5);
+    for (int64_t h = 0; h < hosts; ++h) {
+      Host host;
+      host.name = "host-" + std::to_string(h);
+      host.inside_bytes_per_second = static_cast<uint64_t>(pick(1, 9)) * 1000;
+      host.domain = one_in(4) ? 1 : 0;
+      for (int64_t n = pick(1, 3); n > 0; --n) {
+        host.nics.push_back({static_cast<uint64_t>(pick(1, 4)) * 100, !one_in(3), 0});
+      }
+      fleet->cluster.hosts.push_back(host);
+    }
+    // Mostly trainers and receivers on hosts of their own.
+    const int64_t border = one_in(3) ? -1 : pick(0, hosts - 1);
+    const auto seat = [&](int64_t low, int64_t high) {
+      const auto host = static_cast<uint32_t>(pick(low, high));
+      const auto nics = static_cast<int64_t>(fleet->cluster.hosts[host].nics.size());
+      return Seat{host, static_cast<uint32_t>(pick(0, nics - 1))};
+    };
+    for (size_t s = 0; s < fleet->sources.size(); ++s) {
+      fleet->cluster.sources.push_back(seat(0, border < 0 ? hosts - 1 : border));
+    }
+    for (size_t r = 0; r < fleet->receivers.size(); ++r) {
+      const int64_t low = border < 0 ? 0 : std::min(border + 1, hosts - 1);
+      fleet->cluster.receivers.push_back(seat(low, hosts - 1));
+    }
+  }
 
   void make_table() {
     constexpr DType kTypes[] = {DType::kU8,  DType::kBF16, DType::kF32,
@@ -228,15 +290,15 @@ class Builder {
   }
 
   // Pieces of one tensor in the receiver: parts of frames, some parts in two of them, some nowhere.
-  void need(uint32_t tensor) {
+  void need(uint32_t tensor, OwnedWorker* receiver) {
     for (int64_t homes = one_in(5) ? 2 : 1; homes > 0; --homes) {
       const Box box = one_in(2) ? whole(tensor) : random_box(tensor);
-      const Frame frame = place_frame(tensor, box, &world_.receiver, false);
+      const Frame frame = place_frame(tensor, box, receiver, false);
       std::vector<Box> parts;
       partition(box, static_cast<int>(pick(0, 3)), &parts);
       for (const Box& part : parts) {
         if (one_in(8)) continue;
-        world_.receiver.layout.pieces.push_back(piece_in(frame, tensor, part));
+        receiver->layout.pieces.push_back(piece_in(frame, tensor, part));
       }
     }
   }
@@ -249,6 +311,40 @@ class Builder {
 }  // namespace
 
 World random_world(uint64_t seed, WorldOptions options) { return Builder(seed, options).build(); }
+
+FleetWorld random_fleet(uint64_t seed, WorldOptions options) {
+  return Builder(seed, options).build_fleet();
+}
+
+FleetWorld shuffled(const FleetWorld& world, uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  FleetWorld other;
+  other.table = world.table;
+  std::vector<uint32_t> hosts(world.cluster.hosts.size());
+  std::iota(hosts.begin(), hosts.end(), 0u);
+  std::shuffle(hosts.begin(), hosts.end(), rng);
+  std::vector<uint32_t> place(hosts.size());
+  for (uint32_t h = 0; h < hosts.size(); ++h) {
+    other.cluster.hosts.push_back(world.cluster.hosts[hosts[h]]);
+    place[hosts[h]] = h;
+  }
+  const auto shuffle_side = [&](const std::vector<OwnedWorker>& workers,
+                                const std::vector<Seat>& seats, std::vector<OwnedWorker>* out,
+                                std::vector<Seat>* out_seats) {
+    std::vector<uint32_t> order(workers.size());
+    std::iota(order.begin(), order.end(), 0u);
+    std::shuffle(order.begin(), order.end(), rng);
+    for (const uint32_t w : order) {
+      OwnedWorker& worker = out->emplace_back(workers[w]);
+      std::shuffle(worker.layout.pieces.begin(), worker.layout.pieces.end(), rng);
+      out_seats->push_back({place[seats[w].host], seats[w].nic});
+    }
+  };
+  shuffle_side(world.sources, world.cluster.sources, &other.sources, &other.cluster.sources);
+  shuffle_side(world.receivers, world.cluster.receivers, &other.receivers,
+               &other.cluster.receivers);
+  return other;
+}
 
 World shuffled(const World& world, uint64_t seed) {
   World other = world;

@@ -10,6 +10,7 @@
 
 #include "layout/tensor_table.h"
 #include "layout/worker_layout.h"
+#include "plan/cluster.h"
 #include "plan/plan.h"
 
 namespace wb::test {
@@ -50,6 +51,19 @@ struct WorldOptions {
 
 // The same seed gives the same world.
 World random_world(uint64_t seed, WorldOptions options = {});
+
+// Several receivers and a cluster; who sits where is up to the seed. Workers may share layouts,
+// hosts and NICs.
+struct FleetWorld {
+  TensorTable table;
+  std::vector<OwnedWorker> sources;
+  std::vector<OwnedWorker> receivers;
+  Cluster cluster;  // with the seats of both
+};
+FleetWorld random_fleet(uint64_t seed, WorldOptions options = {});
+
+// Workers, hosts and pieces in another order; the same otherwise.
+FleetWorld shuffled(const FleetWorld& world, uint64_t seed);
 
 // The world with the pieces of all layouts in another order.
 World shuffled(const World& world, uint64_t seed);
