@@ -89,6 +89,8 @@ class Measure {
                       .stage = list.stage,
                       .bytes = list.bytes};
     const TransportCosts& costs = job_.plan().options.costs;
+    // Inside a host rows are copied, not read over a wire.
+    const bool inside = list.from_peer && together(list.worker, part.receiver);
     for (size_t i = 0; i < list.runs.size(); ++i) {
       const Run& run = list.runs[i];
       const ShapedRun& shape = list.shapes[i];
@@ -100,12 +102,23 @@ class Measure {
       const auto bin = static_cast<size_t>(std::bit_width(size) - 1);
       out_.reads_of_size[bin] += shape.reads;
       out_.bytes_of_size[bin] += wire;
+      if (inside) {
+        transfer.overhead_ps += run.count * costs.copy_row_ps;
+        continue;
+      }
       transfer.bytes += shape.waste;
       // All that the model of costs has beyond the wire itself.
       transfer.overhead_ps += shape.cost_ps - std::min(shape.cost_ps, wire * costs.byte_ps);
     }
     figures->edges.push_back(edge);
     out_.transfers.push_back(transfer);
+  }
+
+  bool together(uint32_t a, uint32_t b) const {
+    const Cluster& cluster = job_.cluster();
+    const uint32_t host_a = cluster.receivers[a].host, host_b = cluster.receivers[b].host;
+    const uint32_t domain = cluster.hosts[host_a].domain;
+    return host_a == host_b || (domain != 0 && domain == cluster.hosts[host_b].domain);
   }
 
   void add_extras(uint32_t receiver) {

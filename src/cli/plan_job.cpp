@@ -75,6 +75,11 @@ void add_plan_job_options(CLI::App& command, PlanJobOptions* options) {
       .add_option("--policy", options->policy,
                   "How receivers share: direct, host, fanout, or auto (what lowers what binds)")
       ->capture_default_str();
+  command
+      .add_option("--costs", options->costs,
+                  "What reads cost, by transport: verbs-cuda (into GPU memory), verbs, ucx, "
+                  "local-mapped or local-vm")
+      ->capture_default_str();
   command.add_option("--cluster", options->cluster,
                      "Cluster file; without one: hosts of 8 workers, a 400 Gb/s NIC each");
 }
@@ -89,6 +94,13 @@ Status PlanJob::prepare(const PlanJobOptions& options) {
   options_ = options;
   FleetOptions fleet_options;
   WB_ASSIGN_OR_RETURN(fleet_options.policy, parse_policy(options.policy));
+  const TransportCosts* costs = find_transport_costs(options.costs);
+  if (costs == nullptr) {
+    return Status(Code::kInvalidArgument,
+                  "--costs is verbs-cuda, verbs, ucx, local-mapped or local-vm, not \"" +
+                      options.costs + "\"");
+  }
+  fleet_options.costs = *costs;
   WB_ASSIGN_OR_RETURN(trainer_, parse_side("--trainer", options.trainer));
   WB_ASSIGN_OR_RETURN(rollout_, parse_side("--rollout", options.rollout));
   std::optional<ClusterFile> file;

@@ -24,10 +24,11 @@ struct PlanJobOptions {
   std::string trainer;
   std::string rollout;
   std::string policy = "auto";
+  std::string costs = "verbs-cuda";
   std::string cluster;  // path; empty: hosts of 8 workers with a 400 Gb/s NIC each
 };
 
-// --model, --trainer, --rollout, --policy, --cluster.
+// --model, --trainer, --rollout, --policy, --costs, --cluster.
 void add_plan_job_options(CLI::App& command, PlanJobOptions* options);
 
 // Larger worlds are refused: a plan of them is nothing that anybody reads.

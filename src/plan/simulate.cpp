@@ -59,6 +59,7 @@ class PlanFlows {
     }
     pieces_.resize(cluster.receivers.size());
     total_.resize(cluster.receivers.size());
+    transfers_of_.resize(cluster.receivers.size());
   }
 
   // Transfers of lower stages first, whoever they are of, so that what is waited for is there.
@@ -68,7 +69,10 @@ class PlanFlows {
     std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
       return transfers[a].stage < transfers[b].stage;
     });
-    for (const Transfer& transfer : transfers) total_[transfer.to] += transfer.bytes;
+    for (const Transfer& transfer : transfers) {
+      total_[transfer.to] += transfer.bytes;
+      if (!transfer.from_peer) ++transfers_of_[transfer.to];
+    }
     for (const uint32_t i : order) WB_RETURN_IF_ERROR(add_one(transfers[i]));
     return Status();
   }
@@ -79,6 +83,7 @@ class PlanFlows {
     uint32_t from = 0;
     uint32_t stage = 0;
     double bytes = 0;
+    double part = 0;  // of its transfer that has arrived when it ends
   };
   const std::vector<std::vector<Piece>>& pieces() const { return pieces_; }  // by receiver
 
@@ -115,7 +120,15 @@ class PlanFlows {
         had.push_back(&piece);
         had_bytes += piece.bytes;
       }
+      // The order in which they end: one transfer after the other, or all side by side.
+      if (options_.at_once == 0) {
+        std::stable_sort(had.begin(), had.end(),
+                         [](const Piece* a, const Piece* b) { return a->part < b->part; });
+      }
     }
+    const size_t side_by_side =
+        options_.at_once != 0 ? options_.at_once
+                              : transfers_of_[transfer.from_peer ? transfer.from : transfer.to];
     if (transfer.from_peer && had.empty()) {
       return Status(Code::kInvalidArgument,
                     "receiver " + std::to_string(transfer.to) + " waits for receiver " +
@@ -131,10 +144,11 @@ class PlanFlows {
       const double wanted = had_bytes * static_cast<double>(k + 1) / static_cast<double>(count);
       while (next < had.size() && ready < wanted * (1 - 1e-9)) ready += had[next++]->bytes;
       // Pieces end almost in order: the last few that run at the same time are waited for.
-      const size_t back = std::min<size_t>(next, std::max(options_.at_once, 1u));
+      const size_t back = std::min<size_t>(next, side_by_side);
       for (size_t i = next - back; i < next; ++i) piece.after.push_back(had[i]->flow);
       added.push_back({network_->add_flow(std::move(piece)), transfer.from_peer, transfer.from,
-                       transfer.stage, flow.bytes});
+                       transfer.stage, flow.bytes,
+                       static_cast<double>(k + 1) / static_cast<double>(count)});
     }
     auto& own = pieces_[transfer.to];
     own.insert(own.end(), added.begin(), added.end());
@@ -148,6 +162,7 @@ class PlanFlows {
   std::vector<Lanes> lanes_;
   std::vector<std::vector<Piece>> pieces_;
   std::vector<uint64_t> total_;
+  std::vector<size_t> transfers_of_;  // from sources
 };
 
 // Receivers that reach each other without a NIC, and the NICs that they have together.

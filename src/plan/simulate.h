@@ -26,7 +26,7 @@ struct Transfer {
 };
 
 struct SimulationOptions {
-  uint32_t at_once = 4;   // workers that a receiver reads from at the same time, in order
+  uint32_t at_once = 0;   // workers that a receiver reads from at the same time, in order; 0: all
   uint32_t chunks = 16;   // into which what is passed on is divided
   uint32_t buckets = 32;  // into which gather and broadcast divide an update
   uint32_t samples = 240;
