@@ -19,12 +19,17 @@ namespace {
 struct Place {
   const SideIndex* side = nullptr;
   const Fleet::Worker* worker = nullptr;
+  size_t hint = 0;
 
-  std::span<const uint32_t> pieces_of(uint32_t tensor) const {
-    return side->pieces_of(worker->member.family, tensor);
+  std::span<const uint32_t> pieces_of(uint32_t tensor) {
+    return side->pieces_near(worker->member.family, tensor, &hint);
   }
-  Piece piece(uint32_t p) const {
-    return side->family(worker->member.family).piece(p, worker->member.index);
+  // In `moved` where the worker's piece is not that of its family's base.
+  const Piece& piece(uint32_t p, Piece* moved) const {
+    const LayoutFamily& family = side->family(worker->member.family);
+    if (family.moves.empty() || family.moves[p].dim < 0) return family.base.pieces[p];
+    *moved = family.piece(p, worker->member.index);
+    return *moved;
   }
 };
 
@@ -35,7 +40,7 @@ class PartMaker {
         plan_(plan),
         receiver_(receiver),
         cache_(cache),
-        to_{&fleet.receiver_index(), &fleet.receivers()[receiver]} {}
+        to_{&fleet.receiver_index(), &fleet.receivers()[receiver], 0} {}
 
   Result<FleetPart> make() {
     FleetPart part;
@@ -89,12 +94,12 @@ class PartMaker {
   }
 
   Place place_of(bool peer, uint32_t worker) const {
-    if (peer) return {&fleet_.receiver_index(), &fleet_.receivers()[worker]};
-    return {&fleet_.source_index(), &fleet_.sources()[worker]};
+    if (peer) return {&fleet_.receiver_index(), &fleet_.receivers()[worker], 0};
+    return {&fleet_.source_index(), &fleet_.sources()[worker], 0};
   }
 
   Status lower(const Hop& hop, bool from_peer, uint32_t from, std::vector<Run>* out) {
-    const Place place = place_of(from_peer, from);
+    Place place = place_of(from_peer, from);
     if (cache_ == nullptr) return lower_range(hop, place, out);
     const Digest key = key_of(hop, *place.worker);
     FleetCache::Runs runs = cache_->find_runs(key);
@@ -124,39 +129,54 @@ class PartMaker {
     return hasher.digest();
   }
 
-  Status lower_range(const Hop& hop, const Place& from, std::vector<Run>* out) {
+  Status lower_range(const Hop& hop, Place& from, std::vector<Run>* out) {
     Status status;
     plan_.map->for_each_segment(
         hop.byte_class, hop.begin, hop.end, [&](const ClassMap::Segment& segment) {
           if (!status.ok()) return;
           const uint32_t unit = segment.unit;
+          const auto bytes = static_cast<uint64_t>(segment.box->size()) * unit;
+          if (segment.begin == 0 && segment.end == bytes) {
+            status = lower_box(segment.tensor, unit, *segment.box, &from, out);
+            return;
+          }
           boxes_.clear();
           boxes_of_range(*segment.box, segment.begin / unit, segment.end / unit, &boxes_);
           for (const Box& box : boxes_) {
-            if (status.ok()) status = lower_box(segment.tensor, unit, box, from, out);
+            if (status.ok()) status = lower_box(segment.tensor, unit, box, &from, out);
           }
         });
     return status;
   }
 
   // Every home that the receiver has for the box is written.
-  Status lower_box(uint32_t tensor, uint32_t unit, const Box& box, const Place& from,
+  Status lower_box(uint32_t tensor, uint32_t unit, const Box& box, Place* from,
                    std::vector<Run>* out) {
     for (const uint32_t p : to_.pieces_of(tensor)) {
-      const Piece to = to_.piece(p);
-      const auto common = intersect(box, to.box);
-      if (common) WB_RETURN_IF_ERROR(lower_home(unit, *common, to, from, out));
+      Piece moved;
+      const Piece& to = to_.piece(p, &moved);
+      if (to.box.contains(box)) {
+        WB_RETURN_IF_ERROR(lower_home(unit, box, to, from, out));
+      } else if (const auto common = intersect(box, to.box)) {
+        WB_RETURN_IF_ERROR(lower_home(unit, *common, to, from, out));
+      }
     }
     return Status();
   }
 
   // The box may lie in several of the other's pieces, and in one of them more than once.
-  Status lower_home(uint32_t unit, const Box& box, const Piece& to, const Place& from,
+  Status lower_home(uint32_t unit, const Box& box, const Piece& to, Place* from,
                     std::vector<Run>* out) {
+    const std::span<const uint32_t> pieces = from->pieces_of(to.tensor);
+    Piece moved;
+    if (pieces.size() == 1) {
+      const Piece& have = from->piece(pieces[0], &moved);
+      if (have.box.contains(box)) return lower_one(unit, box, have, to, *from, out);
+    }
     rests_.assign(1, box);
-    for (const uint32_t p : from.pieces_of(to.tensor)) {
+    for (const uint32_t p : pieces) {
       if (rests_.empty()) break;
-      const Piece have = from.piece(p);
+      const Piece& have = from->piece(p, &moved);
       next_.clear();
       for (const Box& rest : rests_) {
         const auto common = intersect(rest, have.box);
@@ -164,24 +184,29 @@ class PartMaker {
           next_.push_back(rest);
           continue;
         }
-        const Share share{0, &have, &to, *common};
-        Status lowered = lower_share(share, unit, from.worker->placement[have.buffer],
-                                     to_.worker->placement[to.buffer], out);
-        if (!lowered.ok()) {
-          const std::string& name = fleet_.table()[to.tensor].name;
-          return std::move(lowered)
-              .prefixed("reading " + name + " from " + from.worker->name + ": ")
-              .with_tensor(name)
-              .with_peer(from.worker->name);
-        }
+        WB_RETURN_IF_ERROR(lower_one(unit, *common, have, to, *from, out));
         subtract(rest, *common, &next_);
       }
       rests_.swap(next_);
     }
     if (rests_.empty()) return Status();
-    return Status(Code::kInternal, "the plan reads " + fleet_.table()[to.tensor].name + " from " +
-                                       from.worker->name + ", which does not have it")
-        .with_tensor(fleet_.table()[to.tensor].name)
+    const std::string& name = fleet_.table()[to.tensor].name;
+    return Status(Code::kInternal, "the plan reads " + name + " from " + from->worker->name +
+                                       ", which does not have it")
+        .with_tensor(name)
+        .with_peer(from->worker->name);
+  }
+
+  Status lower_one(uint32_t unit, const Box& box, const Piece& have, const Piece& to,
+                   const Place& from, std::vector<Run>* out) const {
+    Status lowered =
+        lower_share(Share{0, &have, &to, box}, unit, from.worker->placement[have.buffer],
+                    to_.worker->placement[to.buffer], out);
+    if (lowered.ok()) return lowered;
+    const std::string& name = fleet_.table()[to.tensor].name;
+    return std::move(lowered)
+        .prefixed("reading " + name + " from " + from.worker->name + ": ")
+        .with_tensor(name)
         .with_peer(from.worker->name);
   }
 
@@ -213,7 +238,7 @@ class PartMaker {
   const FleetPlan& plan_;
   const uint32_t receiver_;
   FleetCache* cache_;
-  const Place to_;
+  Place to_;
   std::map<std::tuple<uint32_t, bool, uint32_t>, Draft> drafts_;
   std::vector<Box> boxes_, rests_, next_;
 };

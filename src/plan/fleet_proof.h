@@ -9,13 +9,15 @@
 namespace wb {
 
 // One receiver's part, taken by itself: every byte that it needs is written once, from the right
-// coordinate, inside all bounds; peers' pieces have the right coordinate where they are read; each
-// list from a peer has fallbacks that write the same bytes from sources that hold them.
+// coordinate, inside all bounds, also where it is read from a peer's memory; each list from a peer
+// has fallbacks that write the same bytes from sources that hold them. kUnproven otherwise;
+// kUnsupported when the layouts are so irregular that the proof would take minutes. The shapes of
+// runs are advice to a transport and are not part of the proof.
 Status prove_part(const Fleet& fleet, const FleetPart& part);
 
-// All parts together: one for each receiver, of the same inputs, each proved, and whatever a
-// receiver passes on it has itself from lists of a lower stage (so that no two wait for each
-// other).
+// All parts together, in the order of the receivers: of the same inputs (else kMismatch), each
+// proved, and whatever a receiver passes on it has itself by lists of the stage before, so that no
+// two wait for each other.
 Status prove_fleet(const Fleet& fleet, std::span<const FleetPart> parts);
 
 }  // namespace wb

@@ -14,6 +14,14 @@ bool same_pitch(const Run& a, const Run& b) {
   return a.remote_pitch == b.remote_pitch && a.local_pitch == b.local_pitch;
 }
 
+// Runs mostly come in order already.
+template <typename Before>
+void sort_runs(std::vector<Run>* runs, Before before) {
+  if (!std::is_sorted(runs->begin(), runs->end(), before)) {
+    std::sort(runs->begin(), runs->end(), before);
+  }
+}
+
 // Rows that touch on both sides are one row.
 void flatten(Run* run) {
   const auto length = static_cast<int64_t>(run->length);
@@ -56,7 +64,6 @@ bool near(const Run& run, int64_t pitch) {
 }
 
 // As many single rows as follow each other at one pitch from runs[first] on, as one run.
-
 Run rows_from(const std::vector<Run>& runs, size_t first) {
   Run rows = runs[first];
   if (first + 1 == runs.size()) return rows;
@@ -74,7 +81,7 @@ Run rows_from(const std::vector<Run>& runs, size_t first) {
 // Rows of one shape lie in local order even where remote order mixes them with others (the query
 // rows of an interleaved qkv), so they are looked for in that order.
 void join_rows(std::vector<Run>* runs) {
-  std::sort(runs->begin(), runs->end(), [](const Run& a, const Run& b) {
+  sort_runs(runs, [](const Run& a, const Run& b) {
     const auto key = [](const Run& r) {
       return std::tie(r.remote_region, r.local_region, r.length, r.local_offset);
     };
@@ -100,7 +107,7 @@ void join_rows(std::vector<Run>* runs) {
 // What continues a run locally is its neighbour in local order, since no two runs write the same
 // byte. A joined run may have become the continuation of the one before it.
 void join_columns(std::vector<Run>* runs) {
-  std::sort(runs->begin(), runs->end(), [](const Run& a, const Run& b) {
+  sort_runs(runs, [](const Run& a, const Run& b) {
     return std::tie(a.local_region, a.local_offset) < std::tie(b.local_region, b.local_offset);
   });
   size_t kept = 0;
@@ -120,8 +127,7 @@ void merge_runs(std::vector<Run>* runs) {
   const auto address = [](const Run& r) {
     return std::tie(r.remote_region, r.remote_offset, r.local_region, r.local_offset);
   };
-  std::sort(runs->begin(), runs->end(),
-            [&](const Run& a, const Run& b) { return address(a) < address(b); });
+  sort_runs(runs, [&](const Run& a, const Run& b) { return address(a) < address(b); });
 }
 
 }  // namespace wb

@@ -58,19 +58,24 @@ std::string bytes_at(uint32_t region, uint64_t address) {
 
 class Prover {
  public:
-  Prover(const TensorTable& table, const PlanWorker& receiver, std::span<const PlanWorker> sources,
-         const Plan& plan)
-      : table_(table), receiver_(receiver), sources_(sources), plan_(plan) {}
+  Prover(const TensorTable& table, const proof::Prepared& receiver,
+         std::span<const proof::Prepared> sources, std::span<const ReadList* const> lists,
+         Work* work)
+      : table_(table),
+        receiver_(*receiver.worker),
+        needs_(*receiver.needs),
+        sources_(sources),
+        lists_(lists),
+        work_(*work) {}
 
   Status prove() {
     WB_RETURN_IF_ERROR(check_totals());
-    auto needs = Homes::make(table_, receiver_, Homes::Group::kRegion);
-    if (!needs.ok()) return needs.status();
-    needs_ = std::move(needs).value();
-    for (const ReadList& list : plan_.lists) WB_RETURN_IF_ERROR(check_list(list));
+    for (const ReadList* list : lists_) WB_RETURN_IF_ERROR(check_list(*list));
     // Each byte written so far is a needed one, and there are as many as needed: if none is
     // written twice, none is missing.
-    if (const auto twice = proof::written_twice(&writes_)) {
+    WB_ASSIGN_OR_RETURN(const auto twice,
+                        proof::written_twice(&writes_, proof::Among::kAll, &work_));
+    if (twice) {
       return unproven(bytes_at(twice->region, twice->byte) + " of the receiver is written twice");
     }
     return Status();
@@ -98,31 +103,25 @@ class Prover {
       needed = *sum;
     }
     uint64_t planned = 0;
-    const ReadList* before = nullptr;
-    for (const ReadList& list : plan_.lists) {
-      if (list.source >= sources_.size()) {
-        return unproven("source " + std::to_string(list.source) + " of " +
+    for (const ReadList* list : lists_) {
+      if (list->source >= sources_.size()) {
+        return unproven("source " + std::to_string(list->source) + " of " +
                         std::to_string(sources_.size()));
       }
-      if (before != nullptr && before->source >= list.source) {
-        return unproven("the read lists are not in ascending order of sources");
-      }
-      before = &list;
-      WB_RETURN_IF_ERROR(check_list_totals(list));
-      const auto sum = checked_add(planned, list.bytes);
+      WB_RETURN_IF_ERROR(check_list_totals(*list));
+      const auto sum = checked_add(planned, list->bytes);
       if (!sum) return unproven("a plan of 2^64 bytes or more");
       planned = *sum;
     }
-    if (planned != needed || plan_.bytes != needed) {
-      return unproven("the receiver needs " + std::to_string(needed) + " bytes, the plan says " +
-                      std::to_string(plan_.bytes) + " and its runs have " +
+    if (planned != needed) {
+      return unproven("the receiver needs " + std::to_string(needed) + " bytes and the runs have " +
                       std::to_string(planned));
     }
     return Status();
   }
 
   Status check_list_totals(const ReadList& list) const {
-    const std::string& source = sources_[list.source].name;
+    const std::string& source = sources_[list.source].worker->name;
     if (list.runs.empty()) return unproven("a read list without runs, from " + source);
     uint64_t bytes = 0;
     uint64_t reads = 0;
@@ -146,10 +145,8 @@ class Prover {
   }
 
   Status check_list(const ReadList& list) {
-    const PlanWorker& source = sources_[list.source];
-    auto held = Homes::make(table_, source, Homes::Group::kRegionAndTensor);
-    if (!held.ok()) return held.status();
-    held_ = std::move(held).value();
+    const PlanWorker& source = *sources_[list.source].worker;
+    held_ = sources_[list.source].held;
     has_from_ = false;
     for (size_t r = 0; r < list.runs.size(); ++r) {
       const Run& run = list.runs[r];
@@ -171,6 +168,7 @@ class Prover {
       }
       writes_.push_back(proof::Write{&run, *local});
       for (uint64_t row = 0; row < run.count;) {
+        if (!work_.spend(1)) return exhausted();
         if (const uint64_t rows = rows_alike(run, row); rows > 0) {
           row += rows;
           continue;
@@ -189,12 +187,15 @@ class Prover {
     uint64_t remote = row_address(run.remote_offset, row, run.remote_pitch);
     for (uint64_t left = run.length; left > 0;) {
       Place place;
+      if (!work_.spend(1)) return exhausted();
       if (!find_need(run.local_region, local, &place)) {
+        if (work_.is_exhausted()) return exhausted();
         return unproven(
             at, bytes_at(run.local_region, local) + " of the receiver belongs to no needed piece");
       }
       const Piece& need = *to_.home().piece;
       if (!find_held(run.remote_region, need.tensor, remote, place)) {
+        if (work_.is_exhausted()) return exhausted();
         const std::string& tensor = table_[need.tensor].name;
         return std::move(unproven(at, bytes_at(run.local_region, local) +
                                           " of the receiver needs another element of " + tensor +
@@ -217,6 +218,7 @@ class Prover {
       return true;
     }
     return needs_.find(region, 0, address, [&](const Home& home) {
+      if (!work_.spend(1)) return false;
       const Decoder decoder(home);
       if (!decoder.decode(address, place)) return false;
       to_ = decoder;
@@ -231,7 +233,8 @@ class Prover {
         holds(from_, place, address)) {
       return true;
     }
-    return held_.find(region, tensor, address, [&](const Home& home) {
+    return held_->find(region, tensor, address, [&](const Home& home) {
+      if (!work_.spend(1)) return false;
       if (!holds(home, place, address)) return false;
       from_ = home;
       has_from_ = true;
@@ -332,15 +335,18 @@ class Prover {
     return bytes - place.byte;
   }
 
+  static Status exhausted() { return Work::exhausted("proving a plan"); }
+
   const TensorTable& table_;
   const PlanWorker& receiver_;
-  const std::span<const PlanWorker> sources_;
-  const Plan& plan_;
+  const Homes& needs_;
+  const std::span<const proof::Prepared> sources_;
+  const std::span<const ReadList* const> lists_;
+  Work& work_;
 
-  Homes needs_;  // of the receiver
-  Homes held_;   // of the source whose list is being checked
-  Decoder to_;   // the needed piece last found
-  Home from_;    // the source piece last found, one of held_
+  const Homes* held_ = nullptr;  // of the source whose list is being checked
+  Decoder to_;                   // the needed piece last found
+  Home from_;                    // the source piece last found, one of held_
   bool has_to_ = false;
   bool has_from_ = false;
   std::vector<proof::Write> writes_;
@@ -348,9 +354,54 @@ class Prover {
 
 }  // namespace
 
+namespace proof {
+
+Status prove_lists(const TensorTable& table, const Prepared& receiver,
+                   std::span<const Prepared> sources, std::span<const ReadList* const> lists,
+                   Work* work) {
+  return Prover(table, receiver, sources, lists, work).prove();
+}
+
+std::optional<Span> span_of_run(const Run& run, bool remote, uint64_t size) {
+  return remote ? span_of_rows(run.remote_offset, run.length, run.count, run.remote_pitch, size)
+                : span_of_rows(run.local_offset, run.length, run.count, run.local_pitch, size);
+}
+
+}  // namespace proof
+
 Status prove_plan(const TensorTable& table, const PlanWorker& receiver,
                   std::span<const PlanWorker> sources, const Plan& plan) {
-  return Prover(table, receiver, sources, plan).prove();
+  uint64_t bytes = 0;
+  std::vector<const ReadList*> lists;
+  for (const ReadList& list : plan.lists) {
+    if (list.source >= sources.size()) {
+      return unproven("source " + std::to_string(list.source) + " of " +
+                      std::to_string(sources.size()));
+    }
+    if (!lists.empty() && lists.back()->source >= list.source) {
+      return unproven("the read lists are not in ascending order of sources");
+    }
+    lists.push_back(&list);
+    const auto sum = checked_add(bytes, list.bytes);
+    if (!sum) return unproven("a plan of 2^64 bytes or more");
+    bytes = *sum;
+  }
+  if (bytes != plan.bytes) {
+    return unproven("the plan says " + std::to_string(plan.bytes) + " bytes, its lists " +
+                    std::to_string(bytes));
+  }
+  WB_ASSIGN_OR_RETURN(const Homes needs, Homes::make(table, receiver, Homes::Group::kRegion));
+  std::vector<Homes> held(sources.size());
+  std::vector<proof::Prepared> prepared;
+  for (const PlanWorker& source : sources) prepared.push_back({&source, nullptr, nullptr});
+  for (const ReadList* list : lists) {
+    auto made = Homes::make(table, sources[list->source], Homes::Group::kRegionAndTensor);
+    if (!made.ok()) return made.status();
+    held[list->source] = std::move(made).value();
+    prepared[list->source].held = &held[list->source];
+  }
+  Work work(proof::kMaxSteps);
+  return proof::prove_lists(table, {&receiver, &needs, nullptr}, prepared, lists, &work);
 }
 
 }  // namespace wb

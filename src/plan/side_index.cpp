@@ -58,10 +58,25 @@ void SideIndex::sort_pieces(uint32_t family) {
 }
 
 std::span<const uint32_t> SideIndex::pieces_of(uint32_t family, uint32_t tensor) const {
+  const std::vector<uint32_t>& tensors = pieces_[family].tensors;
+  auto hint = static_cast<size_t>(std::lower_bound(tensors.begin(), tensors.end(), tensor) -
+                                  tensors.begin());
+  return pieces_near(family, tensor, &hint);
+}
+
+std::span<const uint32_t> SideIndex::pieces_near(uint32_t family, uint32_t tensor,
+                                                 size_t* hint) const {
+  constexpr size_t kNear = 4;
   const Pieces& pieces = pieces_[family];
-  const auto it = std::lower_bound(pieces.tensors.begin(), pieces.tensors.end(), tensor);
-  if (it == pieces.tensors.end() || *it != tensor) return {};
-  const auto i = static_cast<size_t>(it - pieces.tensors.begin());
+  const std::vector<uint32_t>& tensors = pieces.tensors;
+  size_t i = *hint;
+  for (size_t step = 0; step < kNear && i < tensors.size() && tensors[i] < tensor; ++step) ++i;
+  if (i >= tensors.size() || tensors[i] != tensor) {
+    i = static_cast<size_t>(std::lower_bound(tensors.begin(), tensors.end(), tensor) -
+                            tensors.begin());
+    if (i == tensors.size() || tensors[i] != tensor) return {};
+  }
+  *hint = i;
   return std::span(pieces.order).subspan(pieces.first[i], pieces.first[i + 1] - pieces.first[i]);
 }
 

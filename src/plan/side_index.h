@@ -19,6 +19,8 @@ class SideIndex {
 
   // Indices of the pieces of `tensor` in a family's base layout, in the order of their boxes.
   std::span<const uint32_t> pieces_of(uint32_t family, uint32_t tensor) const;
+  // The same; `hint` is where the last tensor of the family was found, and is moved.
+  std::span<const uint32_t> pieces_near(uint32_t family, uint32_t tensor, size_t* hint) const;
 
   // The pieces of one family that are of one tensor.
   struct Group {

@@ -23,6 +23,8 @@ class Work {
     return true;
   }
 
+  bool is_exhausted() const { return left_ == 0; }
+
   static Status exhausted(const std::string& what) {
     return Status(Code::kUnsupported, what +
                                           ": the layouts are too irregular to be planned in "

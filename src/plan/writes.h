@@ -6,7 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "base/status.h"
 #include "plan/read_list.h"
+#include "plan/work.h"
 
 namespace wb::proof {
 
@@ -25,6 +27,7 @@ inline uint64_t row_address(uint64_t offset, uint64_t row, int64_t pitch) {
 struct Write {
   const Run* run = nullptr;
   Span span;
+  uint32_t group = 0;
 };
 
 struct ByteAddress {
@@ -32,8 +35,15 @@ struct ByteAddress {
   uint64_t byte = 0;
 };
 
+enum class Among {
+  kAll,     // any two rows
+  kGroups,  // rows of two groups; those of one group may meet
+};
+
 // A byte that two rows write, if there is one. Sorts `writes`. Takes time in the number of runs
 // where their spans do not meet or their rows lie side by side at one pitch; else in rows.
-std::optional<ByteAddress> written_twice(std::vector<Write>* writes);
+// kUnsupported when `work` is used up.
+Result<std::optional<ByteAddress>> written_twice(std::vector<Write>* writes, Among among,
+                                                 Work* work);
 
 }  // namespace wb::proof
