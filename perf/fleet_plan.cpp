@@ -15,6 +15,7 @@
 #include "layout/spec.h"
 #include "models.h"
 #include "plan/fleet.h"
+#include "plan/fleet_cache.h"
 #include "plan/fleet_proof.h"
 
 namespace wb {
@@ -65,10 +66,11 @@ void plan_all(benchmark::State& state, const Job& job, Policy policy, bool keep)
     options.policy = policy;
     const FleetPlan plan = *plan_fleet(fleet, options);
     report = plan.report;
+    FleetCache cache;  // receivers with equal layouts share their runs
     runs = reads = 0;
     std::vector<FleetPart> parts;
     for (uint32_t r = 0; r < fleet.receivers().size(); ++r) {
-      FleetPart part = *make_part(fleet, plan, r);
+      FleetPart part = *make_part(fleet, plan, r, &cache);
       for (const PartList& list : part.lists) {
         runs += list.runs.size();
         reads += list.reads;

@@ -243,7 +243,26 @@ class ClassMapBuilder {
         map_->classes_[c].bytes +=
             block.per_tensor * map_->templates_[block.in_template].tensors.size();
       }
+      map_->contents_.push_back(content_of(static_cast<uint32_t>(c)));
     }
+  }
+
+  Digest content_of(uint32_t byte_class) const {
+    std::vector<int64_t> words;
+    for (const ClassMap::Block& block : map_->blocks_[byte_class]) {
+      const ClassMap::Template& tmpl = map_->templates_[block.in_template];
+      words.push_back(static_cast<int64_t>(tmpl.tensors.size()));
+      words.insert(words.end(), tmpl.tensors.begin(), tmpl.tensors.end());
+      words.push_back(static_cast<int64_t>(block.atoms.size()));
+      for (const uint32_t a : block.atoms) {
+        const Box& box = tmpl.atoms[a].box;
+        words.push_back(box.rank());
+        for (int d = 0; d < box.rank(); ++d) {
+          words.insert(words.end(), {box.dim(d).start, box.dim(d).count, box.dim(d).step});
+        }
+      }
+    }
+    return digest_of(std::as_bytes(std::span(words)));
   }
 
   const Fleet& fleet_;

@@ -54,6 +54,9 @@ class ClassMap {
   const std::vector<ByteClass>& classes() const { return classes_; }
   const std::vector<Template>& templates() const { return templates_; }
   std::span<const Block> blocks(uint32_t byte_class) const { return blocks_[byte_class]; }
+  // Of the tensors and boxes of a class, in order: equal where a range of the class is the same
+  // bytes.
+  const Digest& content(uint32_t byte_class) const { return contents_[byte_class]; }
   uint64_t atom_count() const { return atom_count_; }
   uint64_t atoms_reused() const { return atoms_reused_; }
   uint32_t template_of(uint32_t tensor) const { return template_of_[tensor]; }
@@ -102,6 +105,7 @@ class ClassMap {
   std::vector<uint32_t> template_of_;  // by tensor
   std::vector<ByteClass> classes_;
   std::vector<std::vector<Block>> blocks_;  // by class
+  std::vector<Digest> contents_;            // by class
   uint64_t atom_count_ = 0;
   uint64_t atoms_reused_ = 0;
 };

@@ -11,9 +11,13 @@
 #include "plan/merge.h"
 #include "plan/overlap.h"
 #include "plan/side_index.h"
+#include "plan/work.h"
 
 namespace wb {
 namespace {
+
+// Pairs of boxes that are compared for one part: a few seconds.
+constexpr uint64_t kMaxSteps = uint64_t{1} << 27;
 
 // A worker of either side, for looking up its pieces of a tensor.
 struct Place {
@@ -32,6 +36,18 @@ struct Place {
     return *moved;
   }
 };
+
+// Box::contains, with the ways that nearly all boxes go first.
+bool covers(const Box& outer, const Box& inner) {
+  for (int d = 0; d < outer.rank(); ++d) {
+    const Progression& o = outer.dim(d);
+    const Progression& i = inner.dim(d);
+    if (o == i) continue;
+    if (i.start < o.start || i.last() > o.last()) return false;
+    if (o.step != 1) return outer.contains(inner);
+  }
+  return true;
+}
 
 class PartMaker {
  public:
@@ -100,12 +116,20 @@ class PartMaker {
 
   Status lower(const Hop& hop, bool from_peer, uint32_t from, std::vector<Run>* out) {
     Place place = place_of(from_peer, from);
-    if (cache_ == nullptr) return lower_range(hop, place, out);
+    if (cache_ == nullptr) {
+      fresh_.clear();
+      WB_RETURN_IF_ERROR(lower_range(hop, place, &fresh_));
+      merge_runs(&fresh_);
+      out->insert(out->end(), fresh_.begin(), fresh_.end());
+      return Status();
+    }
     const Digest key = key_of(hop, *place.worker);
     FleetCache::Runs runs = cache_->find_runs(key);
     if (runs == nullptr) {
       auto made = std::make_shared<std::vector<Run>>();
       WB_RETURN_IF_ERROR(lower_range(hop, place, made.get()));
+      merge_runs(made.get());
+      made->shrink_to_fit();
       runs = std::move(made);
       cache_->keep_runs(key, runs);
     }
@@ -115,18 +139,13 @@ class PartMaker {
 
   // Of all that the runs depend on: both layouts and placements, and the boxes of the range.
   Digest key_of(const Hop& hop, const Fleet::Worker& from) const {
-    Hasher hasher;
-    hasher.add(from.digest.low).add(from.digest.high);
-    hasher.add(to_.worker->digest.low).add(to_.worker->digest.high);
-    plan_.map->for_each_segment(
-        hop.byte_class, hop.begin, hop.end, [&](const ClassMap::Segment& segment) {
-          hasher.add(uint64_t{segment.tensor}).add(segment.begin).add(segment.end);
-          for (int d = 0; d < segment.box->rank(); ++d) {
-            const Progression& p = segment.box->dim(d);
-            hasher.add(p.start).add(p.count).add(p.step);
-          }
-        });
-    return hasher.digest();
+    const Digest& table = fleet_.table().digest();
+    const Digest& content = plan_.map->content(hop.byte_class);
+    const Digest& to = to_.worker->digest;
+    const uint64_t words[] = {table.low,       table.high,      content.low, content.high,
+                              to.low,          to.high,         hop.begin,   hop.end,
+                              from.digest.low, from.digest.high};
+    return digest_of(std::as_bytes(std::span(words)));
   }
 
   Status lower_range(const Hop& hop, Place& from, std::vector<Run>* out) {
@@ -152,10 +171,12 @@ class PartMaker {
   // Every home that the receiver has for the box is written.
   Status lower_box(uint32_t tensor, uint32_t unit, const Box& box, Place* from,
                    std::vector<Run>* out) {
-    for (const uint32_t p : to_.pieces_of(tensor)) {
+    const std::span<const uint32_t> homes = to_.pieces_of(tensor);
+    if (!work_.spend(homes.size())) return exhausted(tensor);
+    for (const uint32_t p : homes) {
       Piece moved;
       const Piece& to = to_.piece(p, &moved);
-      if (to.box.contains(box)) {
+      if (covers(to.box, box)) {
         WB_RETURN_IF_ERROR(lower_home(unit, box, to, from, out));
       } else if (const auto common = intersect(box, to.box)) {
         WB_RETURN_IF_ERROR(lower_home(unit, *common, to, from, out));
@@ -171,11 +192,12 @@ class PartMaker {
     Piece moved;
     if (pieces.size() == 1) {
       const Piece& have = from->piece(pieces[0], &moved);
-      if (have.box.contains(box)) return lower_one(unit, box, have, to, *from, out);
+      if (covers(have.box, box)) return lower_one(unit, box, have, to, *from, out);
     }
     rests_.assign(1, box);
     for (const uint32_t p : pieces) {
       if (rests_.empty()) break;
+      if (!work_.spend(rests_.size())) return exhausted(to.tensor);
       const Piece& have = from->piece(p, &moved);
       next_.clear();
       for (const Box& rest : rests_) {
@@ -195,6 +217,11 @@ class PartMaker {
                                        ", which does not have it")
         .with_tensor(name)
         .with_peer(from->worker->name);
+  }
+
+  Status exhausted(uint32_t tensor) const {
+    const std::string& name = fleet_.table()[tensor].name;
+    return Work::exhausted("reading " + name).with_tensor(name);
   }
 
   Status lower_one(uint32_t unit, const Box& box, const Piece& have, const Piece& to,
@@ -241,6 +268,8 @@ class PartMaker {
   Place to_;
   std::map<std::tuple<uint32_t, bool, uint32_t>, Draft> drafts_;
   std::vector<Box> boxes_, rests_, next_;
+  std::vector<Run> fresh_;
+  Work work_{kMaxSteps};
 };
 
 }  // namespace

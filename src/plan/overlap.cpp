@@ -8,6 +8,10 @@
 namespace wb {
 namespace {
 
+// Pairs of boxes that are compared for one receiver: a few seconds. What a model's layouts need is
+// thousands of times less.
+constexpr uint64_t kMaxSteps = uint64_t{1} << 27;
+
 auto key(const Progression& p) { return std::tuple(p.start, p.count, p.step); }
 
 // Whether the ranges of the boxes meet in every dimension: cheap, and necessary for intersect().
@@ -38,7 +42,8 @@ Sharing::Sharing(const TensorTable& table, const WorkerLayout& receiver, uint32_
       receiver_index_(receiver_index),
       sources_(sources),
       slots_(table.size()),
-      load_(sources.size()) {
+      load_(sources.size()),
+      work_(kMaxSteps) {
   index(receiver);
 }
 
@@ -136,7 +141,12 @@ const Sharing::Holder* Sharing::least_loaded(const std::vector<const Holder*>& h
                            [&](const Holder* a, const Holder* b) { return rank(a) < rank(b); });
 }
 
-uint64_t Sharing::split(const Piece& need, std::vector<Share>* out) {
+Status Sharing::exhausted(const Piece& need) const {
+  const std::string& tensor = table_[need.tensor].name;
+  return Work::exhausted("dividing " + tensor).with_tensor(tensor);
+}
+
+Result<uint64_t> Sharing::split(const Piece& need, std::vector<Share>* out) {
   const uint64_t unit = dtype_info(table_[need.tensor].dtype).unit_bytes;
   uint64_t missing = 0;
   std::vector<Box> parts;
@@ -145,6 +155,7 @@ uint64_t Sharing::split(const Piece& need, std::vector<Share>* out) {
   while (!rests.empty()) {
     const Rest rest = std::move(rests.back());
     rests.pop_back();
+    if (!work_.spend(1 + rest.holders.size())) return exhausted(need);
     if (rest.holders.empty()) {
       missing += static_cast<uint64_t>(rest.box.size()) * unit;
       continue;
@@ -157,6 +168,7 @@ uint64_t Sharing::split(const Piece& need, std::vector<Share>* out) {
     parts.clear();
     subtract(rest.box, taken, &parts);
     for (const Box& part : parts) {
+      if (!work_.spend(rest.holders.size())) return exhausted(need);
       Rest& left = rests.emplace_back(Rest{part, {}});
       for (const Holder* h : rest.holders) {
         if (h != holder && meet(h->piece->box, part)) left.holders.push_back(h);

@@ -10,6 +10,7 @@
 #include "layout/tensor_table.h"
 #include "layout/worker_layout.h"
 #include "plan/plan.h"
+#include "plan/work.h"
 
 namespace wb {
 
@@ -34,8 +35,9 @@ class Sharing {
           std::span<const PlanWorker> sources);
 
   // Appends disjoint shares that cover what of `need` some source holds. Returns the bytes of
-  // `need` that no source holds.
-  uint64_t split(const Piece& need, std::vector<Share>* out);
+  // `need` that no source holds. kUnsupported when the pieces are so irregular that it would take
+  // minutes to divide them all.
+  Result<uint64_t> split(const Piece& need, std::vector<Share>* out);
 
  private:
   struct Holder {
@@ -54,6 +56,7 @@ class Sharing {
     std::vector<const Holder*> holders;  // all that meet `box`
   };
 
+  Status exhausted(const Piece& need) const;
   void index(const WorkerLayout& receiver);
   void sort_slot(Slot* slot);
   std::vector<const Holder*> holders_of(const Piece& need) const;
@@ -65,6 +68,7 @@ class Sharing {
   std::vector<Slot> slots_;  // by tensor
   std::vector<Holder> holders_;
   std::vector<uint64_t> load_;  // bytes, by source
+  Work work_;
 };
 
 }  // namespace wb

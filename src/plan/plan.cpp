@@ -102,7 +102,7 @@ Result<Plan> make_plan(const TensorTable& table, const PlanWorker& receiver,
   Missing missing;
   for (const Piece* need : needs_of(*receiver.layout)) {
     shares.clear();
-    const uint64_t absent = sharing.split(*need, &shares);
+    WB_ASSIGN_OR_RETURN(const uint64_t absent, sharing.split(*need, &shares));
     if (absent != 0) missing.add(need->tensor, absent);
     if (missing.tensors != 0) continue;
     const uint32_t unit = dtype_info(table[need->tensor].dtype).unit_bytes;

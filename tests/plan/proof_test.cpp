@@ -326,7 +326,7 @@ TEST_F(OneTensor, DoesNotTrustTheLayouts) {
 TEST_F(OneTensor, AMissingRunIsMissedBehindRightTotals) {
   plan_.lists[0].runs = {wb::Run{0, 0, 12, 12, 12, 1, 0, 0}};
   plan_.lists[0].bytes = 12;
-  EXPECT_EQ(verdict(), "the receiver needs 24 bytes, the plan says 24 and its runs have 12");
+  EXPECT_EQ(verdict(), "the plan says 24 bytes, its lists 12");
 }
 
 // Rows of one run that go on, at the same pitch, behind the end of the source's piece.
