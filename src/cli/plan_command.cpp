@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <iostream>
 #include <memory>
@@ -186,13 +187,14 @@ class Report {
     line(out, "reads per receiver",
          fmt::format("min {}, mean {:.0f}, max {} (of {} rows in all)", spread.least, spread.mean,
                      spread.most, shape_.rows));
-    std::string sizes;
+    // The whole distribution is in the JSON and on the page.
+    std::array<uint64_t, 4> reads{};
     for (size_t i = 0; i < figures_.reads_of_size.size(); ++i) {
-      if (figures_.reads_of_size[i] == 0) continue;
-      sizes += fmt::format("{}{} of {}+", sizes.empty() ? "" : ", ", figures_.reads_of_size[i],
-                           bytes_text(uint64_t{1} << i));
+      reads[i < 12 ? 0 : i < 16 ? 1 : i < 20 ? 2 : 3] += figures_.reads_of_size[i];
     }
-    line(out, "read sizes", sizes);
+    line(out, "read sizes",
+         fmt::format("{} below 4 KiB, {} below 64 KiB, {} below 1 MiB, {} from 1 MiB on", reads[0],
+                     reads[1], reads[2], reads[3]));
     line(out, "covering waste",
          fmt::format("{} fetched and thrown away; {} through the staging ring",
                      bytes_text(shape_.waste), bytes_text(shape_.staged)));
@@ -271,7 +273,8 @@ Status show(const PlanOptions& options) {
     return Status(Code::kInvalidArgument, "--html shows all receivers: leave --receiver out");
   }
   WB_ASSIGN_OR_RETURN(const auto job, PlanJob::make(options.job));
-  WB_ASSIGN_OR_RETURN(const PlanFigures figures, measure(*job, ranks.first, ranks.end));
+  WB_ASSIGN_OR_RETURN(const PlanFigures figures,
+                      measure(*job, ranks.first, ranks.end, /*prove=*/true));
   // Peers that were not asked for have no transfers, so that only the whole can be played.
   std::optional<Simulation> simulated;
   if (all) {

@@ -64,11 +64,11 @@ struct PlanFigures {
   uint64_t unmapped = 0;       // ... not in the checkpoint, left as they are
   uint64_t computed = 0;       // ... that the engine derives after a pull
   uint64_t source_memory = 0;  // of the largest source
-  bool together = true;        // whether the parts were proved together, too
+  bool together = false;       // whether the parts were proved together, too
 };
 
-// Of receivers [first, end). An error of a proof is kUnproven.
-Result<PlanFigures> measure(const PlanJob& job, uint32_t first, uint32_t end);
+// Of receivers [first, end). With `prove`, each part is proved (kUnproven is the error of a proof).
+Result<PlanFigures> measure(const PlanJob& job, uint32_t first, uint32_t end, bool prove);
 
 Spread spread_of(const std::vector<uint64_t>& values);
 // "the trainers' NICs, out": what binds, for a sentence.

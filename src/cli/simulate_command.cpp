@@ -162,7 +162,7 @@ json json_of(const PlanJob& job, const std::vector<Way>& ways) {
 Status simulate(const SimulateOptions& options) {
   WB_ASSIGN_OR_RETURN(const auto job, PlanJob::make(options.job));
   const auto receivers = static_cast<uint32_t>(job->fleet().receivers().size());
-  WB_ASSIGN_OR_RETURN(const PlanFigures figures, measure(*job, 0, receivers));
+  WB_ASSIGN_OR_RETURN(const PlanFigures figures, measure(*job, 0, receivers, /*prove=*/false));
   WB_ASSIGN_OR_RETURN(const auto ways, play(*job, figures, options.simulation));
   if (!options.html_file.empty()) {
     WB_RETURN_IF_ERROR(write_text(options.html_file, make_page(simulation_page(*job, ways))));
