@@ -148,7 +148,11 @@ class Measure {
     uint64_t speed = 1;
     if (load.kind == Bottleneck::kInsideHost) {
       const size_t sources = cluster.sources.size();
-      for (size_t w = 0; w < load.nic_bytes.size(); ++w) {
+      // Trainers take part only where they share a host with receivers.
+      const bool trainers = std::any_of(load.nic_bytes.begin(),
+                                        load.nic_bytes.begin() + static_cast<ptrdiff_t>(sources),
+                                        [](uint64_t bytes) { return bytes != 0; });
+      for (size_t w = trainers ? 0 : sources; w < load.nic_bytes.size(); ++w) {
         const bool source = w < sources;
         const Seat& seat = source ? cluster.sources[w] : cluster.receivers[w - sources];
         link.names.push_back(source ? job_.fleet().sources()[w].name

@@ -70,8 +70,9 @@ class PlanFlows {
       return transfers[a].stage < transfers[b].stage;
     });
     for (const Transfer& transfer : transfers) {
+      if (transfer.from_peer) continue;
       total_[transfer.to] += transfer.bytes;
-      if (!transfer.from_peer) ++transfers_of_[transfer.to];
+      ++transfers_of_[transfer.to];
     }
     for (const uint32_t i : order) WB_RETURN_IF_ERROR(add_one(transfers[i]));
     return Status();
@@ -97,8 +98,8 @@ class PlanFlows {
   Status add_one(const Transfer& transfer) {
     if (transfer.bytes == 0) return Status();
     const uint32_t chunks = std::max(options_.chunks, 1u);
-    // Pieces of about the receiver's bytes over `chunks`; at least as many from a peer, since each
-    // waits for its part of what the peer reads.
+    // Pieces of about what the receiver reads from sources over `chunks`; from a peer always
+    // `chunks`, since each waits for its part of what the peer reads.
     const uint64_t size = std::max<uint64_t>(1, total_[transfer.to] / chunks);
     const uint64_t count =
         transfer.from_peer ? chunks
@@ -161,7 +162,7 @@ class PlanFlows {
   FlowNetwork* network_;
   std::vector<Lanes> lanes_;
   std::vector<std::vector<Piece>> pieces_;
-  std::vector<uint64_t> total_;
+  std::vector<uint64_t> total_;       // bytes from sources
   std::vector<size_t> transfers_of_;  // from sources
 };
 

@@ -179,7 +179,7 @@ class Plan(Page):
         for side in ("cut-from", "cut-to"):
             self.assertRegex(dom.one(id=side)["text"], r"\d+ box")
         # Every tensor can be chosen.
-        self.assertEqual(len(dom.all("option")), 4 * (9 + 1 + 3 * 8) - 4 + 3 + 1)
+        self.assertEqual(len(dom.all("option")), 4 * (9 + 3 * 8) + 3)
 
     def test_names_from_outside_stay_names(self):
         evil = "</script><img src=x onerror=document.title='owned'><script>document.title='owned'//"
@@ -226,7 +226,7 @@ class Plan(Page):
 
     def test_a_tensor_that_is_asked_for(self):
         name = "model.layers.33.mlp.experts.77.up_proj.weight"
-        page, _, _ = self.pages("--model", "qwen3-30b-a3b", "--trainer", "megatron:tp=2,dp=2,ep=4",
+        page, _, _ = self.pages("--model", "qwen3-30b-a3b", "--trainer", "megatron:tp=2,dp=2,ep=4,etp=1",
                                 "--rollout", "vllm:tp=1,dp=4,ep=4", "--tensor", name)
         dom, console = self.browser.dom(page)
         self.assert_drawn(dom, console)

@@ -429,7 +429,7 @@ function ways(list) {
   const node = section('ways', 'The same update, three ways', 'Time until the last receiver has everything; how long each side stands still for it.');
   const most = Math.max(...list.map((w) => w.seconds));
   figure(node, (box, width) => {
-    const each = 44, left = 190, right = 130, svg = svgIn(box, width, list.length * each + 4, 'Times compared');
+    const each = 44, left = 190, right = 170, svg = svgIn(box, width, list.length * each + 4, 'Times compared');
     list.forEach((way, i) => {
       const wide = (width - left - right) * way.seconds / (most || 1);
       draw(svg, 'text', {class: 'strong', x: left - 10, y: i * each + 24, 'text-anchor': 'end'}, way.title);
