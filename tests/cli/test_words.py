@@ -121,7 +121,7 @@ class Plan(harness.Case):
                      "--rollout", "vllm:tp=4", "--receiver", 1)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("rollout-1", result.stdout)
-        self.assertNotIn("rollout-0", result.stdout)
+        self.assertNotRegex(result.stdout, r"(?m)^rollout-0")
         self.assertIn("proof: ok", result.stdout)
 
     def test_what_cannot_be_planned(self):
