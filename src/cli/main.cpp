@@ -14,6 +14,7 @@ constexpr char kFooter[] =
     "Examples:\n"
     "  weightbridge demo --model DIR --trainer megatron:tp=2 --rollout vllm:tp=4\n"
     "  weightbridge plan --model DIR --trainer fsdp:shards=4 --rollout vllm:tp=2\n"
+    "  weightbridge simulate --model qwen3-0.6b --trainer fsdp:shards=4 --rollout vllm:tp=2\n"
     "  weightbridge layout --model DIR --side vllm:tp=4 --rank 0\n"
     "SPEC is framework:key=value,... with megatron, fsdp, vllm or replicated: docs/spec.md.\n"
     "Exit codes: 0 ok; 1 wrong bytes; 2 usage; 3 bad data; 4 deadline; 5 unavailable; 6 token;\n"
@@ -32,6 +33,7 @@ int run(int argc, char** argv) {
   wb::cli::add_demo(app, &exit);
   wb::cli::add_layout(app, &exit);
   wb::cli::add_plan(app, &exit);
+  wb::cli::add_simulate(app, &exit);
   wb::cli::add_store(app, &exit);
   wb::cli::add_publish(app, &exit);
   wb::cli::add_pull(app, &exit);

@@ -2,165 +2,296 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/checked.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/page.h"
+#include "cli/plan_figures.h"
+#include "cli/plan_job.h"
+#include "cli/plan_page.h"
 #include "cli/reporter.h"
-#include "layout/model_config.h"
-#include "layout/rules.h"
-#include "layout/safetensors.h"
-#include "plan/plan.h"
-#include "plan/proof.h"
-#include "plan/summary.h"
+#include "plan/simulate.h"
 
 namespace wb::cli {
 namespace {
 
 using nlohmann::json;
 
+constexpr size_t kMostEdgesPrinted = 128;
+constexpr const char* kStdout = "-";
+
 struct PlanOptions {
-  std::string model;
-  std::string trainer;
-  std::string rollout;
+  PlanJobOptions job;
   std::string receiver = "all";
-  bool json = false;
+  std::string json_file;
+  std::string html_file;
+  std::vector<std::string> tensors;
 };
 
-// A worker laid out as bind_new_memory does it: one region, each buffer on a 4096-byte boundary.
-struct Worker {
-  std::string name;
-  WorkerLayout layout;
-  std::vector<Placement> placement;
-  std::vector<uint64_t> region_bytes;
-  PlanWorker view() const {
-    return {.name = name, .layout = &layout, .placement = placement, .region_bytes = region_bytes};
-  }
-};
+std::string bytes_text(uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-Result<Worker> lay_out_worker(std::string name, const Spec& spec, const ModelConfig& config,
-                              const TensorTable& table, uint32_t rank, LayoutRole role) {
-  Worker worker;
-  worker.name = std::move(name);
-  WB_ASSIGN_OR_RETURN(worker.layout, lay_out(spec, config, table, rank));
-  WB_RETURN_IF_ERROR(check_layout(table, worker.layout, role));
-  uint64_t offset = 0;
-  for (const BufferInfo& buffer : worker.layout.buffers) {
-    worker.placement.push_back({0, offset});
-    offset += round_up(buffer.bytes, 4096);
-  }
-  worker.region_bytes = {offset};
-  return worker;
-}
-
-struct ReceiverPlan {
-  std::string name;
-  uint64_t needed = 0;
-  Plan plan;
-  std::vector<EdgeSummary> edges;
-  // Bytes read beyond those needed. The proof holds only when there are none.
-  uint64_t surplus() const { return plan.bytes - std::min(plan.bytes, needed); }
-};
-
-void print_text(const std::vector<ReceiverPlan>& plans, const std::vector<Worker>& sources) {
-  std::string out = fmt::format("{:<12} {:<12} {:>10} {:>9} {:>9} {:>10} {:>10}\n", "receiver",
-                                "source", "bytes", "runs", "reads", "smallest", "largest");
-  uint64_t bytes = 0, reads = 0, surplus = 0;
-  for (const ReceiverPlan& receiver : plans) {
-    for (const EdgeSummary& edge : receiver.edges) {
-      out += fmt::format("{:<12} {:<12} {:>10} {:>9} {:>9} {:>10} {:>10}\n", receiver.name,
-                         sources[edge.source].name, human_bytes(static_cast<double>(edge.bytes)),
-                         edge.runs, edge.reads, human_bytes(static_cast<double>(edge.smallest)),
-                         human_bytes(static_cast<double>(edge.largest)));
-      reads += edge.reads;
+class Report {
+ public:
+  Report(const PlanJob& job, const PlanFigures& figures, const Simulation* simulated)
+      : job_(job), figures_(figures), simulated_(simulated) {
+    for (const ReceiverFigures& receiver : figures.receivers) {
+      reads_.push_back(receiver.shape.reads);
+      needed_ += receiver.needed;
+      bytes_ += receiver.bytes;
+      memory_ = std::max(memory_, receiver.memory);
+      shape_.rows += receiver.shape.rows;
+      shape_.reads += receiver.shape.reads;
+      shape_.staged += receiver.shape.staged;
+      shape_.waste += receiver.shape.waste;
+      shape_.relaid += receiver.shape.relaid;
+      edges_ += receiver.edges.size();
     }
-    bytes += receiver.plan.bytes;
-    surplus += receiver.surplus();
   }
-  out += fmt::format(
-      "{} receiver(s) read {} from {} source(s) in {} reads; bytes duplicated or not needed: {}\n"
-      "proof: ok, each needed byte is read exactly once, from the right coordinate, in bounds\n",
-      plans.size(), human_bytes(static_cast<double>(bytes)), sources.size(), reads, surplus);
-  std::cout << out << std::flush;
-}
 
-void print_json(const PlanOptions& options, const std::vector<ReceiverPlan>& plans,
-                const std::vector<Worker>& sources) {
-  json receivers = json::array();
-  for (const ReceiverPlan& receiver : plans) {
+  std::string text() const {
+    std::string out = edges_ <= kMostEdgesPrinted ? edges() : std::string();
+    out += fmt::format("{}: {} ({} trainers) -> {} ({} receivers), policy {}\n",
+                       printable(job_.options().model), job_.options().trainer,
+                       job_.fleet().sources().size(), job_.options().rollout,
+                       job_.fleet().receivers().size(), policy_name(job_.plan().balance.policy));
+    bytes_lines(&out);
+    for (const LinkFigures& link : figures_.links) {
+      line(&out, link_title(link.kind),
+           fmt::format("min {}, mean {}, max {}; bound {}", bytes_text(link.spread.least),
+                       human_bytes(link.spread.mean), bytes_text(link.spread.most),
+                       bytes_text(link.bound)));
+    }
+    read_lines(&out);
+    line(&out, "padding and unmapped",
+         fmt::format("{} set to zero at each pull, {} left as they are",
+                     bytes_text(figures_.padding), bytes_text(figures_.unmapped)) +
+             (figures_.computed == 0
+                  ? std::string()
+                  : fmt::format(", {} computed by the engine", bytes_text(figures_.computed))));
+    line(&out, "peak memory",
+         fmt::format("{} of a receiver (weights, staging, read lists), {} of a trainer",
+                     bytes_text(memory_), bytes_text(figures_.source_memory)));
+    line(&out, "estimated time",
+         fmt::format("{}: {} binds{}",
+                     human_time(static_cast<double>(job_.plan().balance.nanoseconds)),
+                     bottleneck_name(job_.plan().balance.binds),
+                     simulated_ == nullptr
+                         ? std::string()
+                         : fmt::format("; simulated {}", human_time(simulated_->seconds * 1e9))));
+    out += fmt::format(
+        "{} receiver(s) planned; bytes duplicated or not needed: {}\n"
+        "proof: ok, each needed byte is read exactly once, from the right coordinate, in "
+        "bounds{}\n",
+        figures_.receivers.size(), bytes_ - std::min(bytes_, needed_),
+        figures_.together ? ", and no two receivers wait for each other" : "");
+    return out;
+  }
+
+  json to_json() const {
+    const FleetReport& report = job_.plan().report;
+    json receivers = json::array(), links = json::array(), sizes = json::array();
+    for (const ReceiverFigures& receiver : figures_.receivers) {
+      receivers.push_back(receiver_json(receiver));
+    }
+    for (const LinkFigures& link : figures_.links) {
+      links.push_back({{"what", bottleneck_name(link.kind)},
+                       {"least", link.spread.least},
+                       {"mean", link.spread.mean},
+                       {"most", link.spread.most},
+                       {"largest", link.largest},
+                       {"bound", link.bound},
+                       {"seconds", link.seconds},
+                       {"names", link.names},
+                       {"bytes", link.bytes}});
+    }
+    for (size_t i = 0; i < figures_.reads_of_size.size(); ++i) {
+      if (figures_.reads_of_size[i] == 0) continue;
+      sizes.push_back({{"from", uint64_t{1} << i},
+                       {"reads", figures_.reads_of_size[i]},
+                       {"bytes", figures_.bytes_of_size[i]}});
+    }
+    json out{{"model", job_.options().model},
+             {"trainer", job_.options().trainer},
+             {"rollout", job_.options().rollout},
+             {"policy", policy_name(job_.plan().balance.policy)},
+             {"inputs", report.inputs.hex()},
+             {"needed", report.needed_bytes},
+             {"distinct", report.distinct_bytes},
+             {"stored", report.stored_bytes},
+             {"from_trainers", figures_.from_sources},
+             {"from_peers", figures_.from_peers},
+             {"atoms", report.atoms},
+             {"classes", job_.plan().classes().size()},
+             {"cuts", report.cuts},
+             {"padding", figures_.padding},
+             {"unmapped", figures_.unmapped},
+             {"computed", figures_.computed},
+             {"peak_memory_receiver", memory_},
+             {"peak_memory_trainer", figures_.source_memory},
+             {"estimate_seconds", static_cast<double>(job_.plan().balance.nanoseconds) * 1e-9},
+             {"binds", bottleneck_name(job_.plan().balance.binds)},
+             {"links", std::move(links)},
+             {"read_sizes", std::move(sizes)},
+             {"receivers", std::move(receivers)}};
+    if (simulated_ != nullptr) out["simulated_seconds"] = simulated_->seconds;
+    return out;
+  }
+
+ private:
+  static void line(std::string* out, std::string_view what, const std::string& text) {
+    *out += fmt::format("  {:<24} {}\n", what, text);
+  }
+  static std::string_view link_title(Bottleneck kind) {
+    switch (kind) {
+      case Bottleneck::kSourceEgress:
+        return "load per trainer NIC";
+      case Bottleneck::kReceiverIngress:
+        return "into a receiver's NIC";
+      case Bottleneck::kReceiverEgress:
+        return "out of a receiver's NIC";
+      case Bottleneck::kInsideHost:
+        return "inside hosts, by worker";
+    }
+    return "load";
+  }
+  const std::string& name_of(const EdgeFigures& edge) const {
+    return edge.from_peer ? job_.fleet().receivers()[edge.worker].name
+                          : job_.fleet().sources()[edge.worker].name;
+  }
+  const std::string& name_of(const ReceiverFigures& receiver) const {
+    return job_.fleet().receivers()[receiver.receiver].name;
+  }
+
+  void bytes_lines(std::string* out) const {
+    const FleetReport& report = job_.plan().report;
+    const auto receivers = static_cast<double>(job_.fleet().receivers().size());
+    line(out, "needed",
+         fmt::format("{} by all receivers, {} of them distinct", bytes_text(report.needed_bytes),
+                     bytes_text(report.distinct_bytes)));
+    line(out, "read",
+         fmt::format("{} from trainers, {} passed on by receivers",
+                     bytes_text(figures_.from_sources), bytes_text(figures_.from_peers)));
+    line(out, "saved",
+         fmt::format("{} against the whole model to every receiver",
+                     human_bytes(static_cast<double>(report.distinct_bytes) * receivers -
+                                 static_cast<double>(report.needed_bytes))));
+  }
+
+  void read_lines(std::string* out) const {
+    const Spread spread = spread_of(reads_);
+    line(out, "reads per receiver",
+         fmt::format("min {}, mean {:.0f}, max {} (of {} rows in all)", spread.least, spread.mean,
+                     spread.most, shape_.rows));
+    // The whole distribution is in the JSON and on the page.
+    std::array<uint64_t, 4> reads{};
+    for (size_t i = 0; i < figures_.reads_of_size.size(); ++i) {
+      reads[i < 12 ? 0 : i < 16 ? 1 : i < 20 ? 2 : 3] += figures_.reads_of_size[i];
+    }
+    line(out, "read sizes",
+         fmt::format("{} below 4 KiB, {} below 64 KiB, {} below 1 MiB, {} from 1 MiB on", reads[0],
+                     reads[1], reads[2], reads[3]));
+    line(out, "covering waste",
+         fmt::format("{} fetched and thrown away; {} through the staging ring",
+                     bytes_text(shape_.waste), bytes_text(shape_.staged)));
+  }
+
+  std::string edges() const {
+    std::string out = fmt::format("{:<12} {:<12} {:>10} {:>9} {:>9} {:>10} {:>10}\n", "receiver",
+                                  "source", "bytes", "runs", "reads", "smallest", "largest");
+    for (const ReceiverFigures& receiver : figures_.receivers) {
+      for (const EdgeFigures& edge : receiver.edges) {
+        out += fmt::format("{:<12} {:<12} {:>10} {:>9} {:>9} {:>10} {:>10}\n", name_of(receiver),
+                           name_of(edge), bytes_text(edge.bytes), edge.runs, edge.reads,
+                           bytes_text(edge.smallest), bytes_text(edge.largest));
+      }
+    }
+    return out;
+  }
+
+  json receiver_json(const ReceiverFigures& receiver) const {
     json edges = json::array();
-    for (const EdgeSummary& edge : receiver.edges) {
-      edges.push_back({{"source", sources[edge.source].name},
+    for (const EdgeFigures& edge : receiver.edges) {
+      edges.push_back({{"source", name_of(edge)},
                        {"bytes", edge.bytes},
                        {"runs", edge.runs},
+                       {"rows", edge.rows},
                        {"reads", edge.reads},
                        {"smallest_read", edge.smallest},
                        {"largest_read", edge.largest}});
     }
-    receivers.push_back({{"receiver", receiver.name},
-                         {"needed", receiver.needed},
-                         {"bytes", receiver.plan.bytes},
-                         {"surplus", receiver.surplus()},
-                         {"inputs", receiver.plan.inputs.hex()},
-                         {"proof", "ok"},
-                         {"edges", std::move(edges)}});
+    return {{"receiver", name_of(receiver)},
+            {"needed", receiver.needed},
+            {"bytes", receiver.bytes},
+            {"surplus", receiver.bytes - std::min(receiver.bytes, receiver.needed)},
+            {"reads", receiver.shape.reads},
+            {"rows", receiver.shape.rows},
+            {"waste", receiver.shape.waste},
+            {"staged", receiver.shape.staged},
+            {"memory", receiver.memory},
+            {"inputs", job_.plan().report.inputs.hex()},
+            {"proof", "ok"},
+            {"edges", std::move(edges)}};
   }
-  std::cout << json{{"trainer", options.trainer},
-                    {"rollout", options.rollout},
-                    {"receivers", std::move(receivers)}}
-                   .dump(1)
-            << std::endl;
+
+  const PlanJob& job_;
+  const PlanFigures& figures_;
+  const Simulation* simulated_;
+  std::vector<uint64_t> reads_;
+  ShapeSummary shape_;
+  uint64_t needed_ = 0, bytes_ = 0, memory_ = 0;
+  size_t edges_ = 0;
+};
+
+struct Ranks {
+  uint32_t first = 0;
+  uint32_t end = 0;
+};
+
+Result<Ranks> chosen_receivers(const std::string& text, uint32_t world) {
+  Ranks ranks{0, world};
+  if (text == "all") return ranks;
+  const char* stop = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), stop, ranks.first);
+  if (error != std::errc() || at != stop || ranks.first >= world) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("--receiver is \"all\" or a rank below {}, not \"{}\"", world, text));
+  }
+  ranks.end = ranks.first + 1;
+  return ranks;
 }
 
 Status show(const PlanOptions& options) {
-  WB_ASSIGN_OR_RETURN(const Spec trainer, parse_spec(options.trainer));
-  WB_ASSIGN_OR_RETURN(const Spec rollout, parse_spec(options.rollout));
-  uint32_t first = 0, end = rollout.world();
-  if (options.receiver != "all") {
-    const char* stop = options.receiver.data() + options.receiver.size();
-    const auto [at, error] = std::from_chars(options.receiver.data(), stop, first);
-    if (error != std::errc() || at != stop || first >= end) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("--receiver is \"all\" or a rank below {}, not \"{}\"", end,
-                                options.receiver));
-    }
-    end = first + 1;
+  WB_ASSIGN_OR_RETURN(const Spec rollout, parse_spec(options.job.rollout));
+  WB_ASSIGN_OR_RETURN(const Ranks ranks, chosen_receivers(options.receiver, rollout.world()));
+  const bool all = ranks.first == 0 && ranks.end == rollout.world();
+  if (!options.html_file.empty() && !all) {
+    return Status(Code::kInvalidArgument, "--html shows all receivers: leave --receiver out");
   }
-  WB_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(options.model));
-  WB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, open_checkpoint(options.model));
-  std::vector<Worker> sources;
-  for (uint32_t rank = 0; rank < trainer.world(); ++rank) {
-    WB_ASSIGN_OR_RETURN(auto source,
-                        lay_out_worker("trainer-" + std::to_string(rank), trainer, config,
-                                       checkpoint.table, rank, LayoutRole::kSource));
-    sources.push_back(std::move(source));
+  WB_ASSIGN_OR_RETURN(const auto job, PlanJob::make(options.job));
+  WB_ASSIGN_OR_RETURN(const PlanFigures figures,
+                      measure(*job, ranks.first, ranks.end, /*prove=*/true));
+  // Peers that were not asked for have no transfers, so that only the whole can be played.
+  std::optional<Simulation> simulated;
+  if (all) {
+    WB_ASSIGN_OR_RETURN(simulated,
+                        simulate_plan(job->cluster(), job->fabric(), figures.transfers, {}));
   }
-  std::vector<PlanWorker> views;
-  for (const Worker& source : sources) views.push_back(source.view());
-
-  std::vector<ReceiverPlan> plans;
-  for (uint32_t rank = first; rank < end; ++rank) {
-    WB_ASSIGN_OR_RETURN(const auto receiver,
-                        lay_out_worker("rollout-" + std::to_string(rank), rollout, config,
-                                       checkpoint.table, rank, LayoutRole::kReceiver));
-    ReceiverPlan entry;
-    entry.name = receiver.name;
-    entry.needed = receiver.layout.piece_bytes(checkpoint.table);
-    WB_ASSIGN_OR_RETURN(entry.plan, make_plan(checkpoint.table, receiver.view(), rank, views));
-    WB_RETURN_IF_ERROR(prove_plan(checkpoint.table, receiver.view(), views, entry.plan));
-    entry.edges = summarize(entry.plan);
-    entry.plan.lists.clear();  // measured; a large job's lists need not all be kept
-    plans.push_back(std::move(entry));
+  const Report report(*job, figures, simulated ? &*simulated : nullptr);
+  if (!options.html_file.empty()) {
+    WB_ASSIGN_OR_RETURN(const json data, plan_page(*job, figures, *simulated, options.tensors));
+    WB_RETURN_IF_ERROR(write_text(options.html_file, make_page(data)));
   }
-  if (options.json) {
-    print_json(options, plans, sources);
-  } else {
-    print_text(plans, sources);
-  }
+  if (options.json_file != kStdout) std::cout << report.text() << std::flush;
+  if (options.json_file.empty()) return {};
+  const std::string text =
+      report.to_json().dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+  if (options.json_file != kStdout) return write_text(options.json_file, text);
+  std::cout << text << std::flush;
   return {};
 }
 
@@ -174,15 +305,24 @@ void add_plan(CLI::App& app, int* exit) {
       "Examples:\n"
       "  weightbridge plan --model DIR --trainer megatron:tp=2 --rollout vllm:tp=4\n"
       "  weightbridge plan --model DIR --trainer fsdp:shards=3 --rollout vllm:tp=4 --receiver 0 "
-      "--json");
-  command->add_option("--model", options->model, "Folder with the checkpoint and its config.json")
-      ->required();
-  command->add_option("--trainer", options->trainer, "SPEC of the trainers")->required();
-  command->add_option("--rollout", options->rollout, "SPEC of the receivers")->required();
+      "--json\n"
+      "  weightbridge plan --model deepseek-v3 --trainer megatron:tp=8,pp=4,dp=8,ep=8,etp=1 \\\n"
+      "      --rollout vllm:tp=1,dp=32,ep=32,engines=4 --html plan.html\n"
+      "No weights, no GPUs and no framework are needed. Built-in models: qwen3-0.6b, "
+      "qwen3-30b-a3b,\nqwen3-235b-a22b, llama-3.1-405b, deepseek-v3, kimi-k2.");
+  add_plan_job_options(*command, &options->job);
   command->add_option("--receiver", options->receiver, "Rank of one receiver, or all")
       ->capture_default_str();
-  command->add_flag("--json", options->json, "Print JSON");
-  command->callback([options, exit] {
+  command
+      ->add_option("--json", options->json_file,
+                   "Write JSON to this file; without a file, to stdout instead of the text")
+      ->expected(0, 1)
+      ->default_str(kStdout);
+  command->add_option("--html", options->html_file, "Write a page with pictures to this file");
+  command->add_option("--tensor", options->tensors, "A tensor that the page shows, too");
+  command->callback([options, command, exit] {
+    // CLI11 gives an option without a value none, or an empty one.
+    if (command->count("--json") != 0 && options->json_file.empty()) options->json_file = kStdout;
     const Status status = show(*options);
     *exit = status.ok() ? kExitOk : fail("plan", status);
   });

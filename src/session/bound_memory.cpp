@@ -69,9 +69,9 @@ Result<BoundMemory> group_buffers(const WorkerLayout& layout,
   return out;
 }
 
-Result<OneRegion> into_one_region(const WorkerLayout& layout) {
+Result<PackedMemory> pack_memory(const WorkerLayout& layout) {
   constexpr uint64_t kMost = uint64_t{1} << 62;
-  OneRegion out;
+  PackedMemory out;
   for (const BufferInfo& buffer : layout.buffers) {
     out.offsets.push_back(out.bytes);
     if (buffer.bytes > kMost || out.bytes + round_up(buffer.bytes, kBufferAlignment) > kMost) {
@@ -87,7 +87,7 @@ Result<OneRegion> into_one_region(const WorkerLayout& layout) {
 
 Result<std::vector<BoundBuffer>> bind_new_memory(const WorkerLayout& layout, MemoryKind kind,
                                                  const AllocationOptions& options) {
-  WB_ASSIGN_OR_RETURN(const OneRegion packed, into_one_region(layout));
+  WB_ASSIGN_OR_RETURN(const PackedMemory packed, pack_memory(layout));
   std::shared_ptr<Allocation> memory;
   switch (kind) {
     case MemoryKind::kHost: {

@@ -35,11 +35,11 @@ Result<BoundMemory> group_buffers(const WorkerLayout& layout,
                                   const std::vector<BoundBuffer>& buffers);
 
 // The bytes that one allocation for all buffers takes, and where each buffer lies in it.
-struct OneRegion {
+struct PackedMemory {
   uint64_t bytes = 0;
   std::vector<uint64_t> offsets;
 };
-Result<OneRegion> into_one_region(const WorkerLayout& layout);
+Result<PackedMemory> pack_memory(const WorkerLayout& layout);
 
 // Regions registered with one transport; deregistered by release(), at the latest on destruction.
 class RegisteredRegions {

@@ -28,7 +28,7 @@ void copy_under_readers(std::byte* to, const std::byte* from, uint64_t bytes) {
 
 Result<SnapshotSlots> SnapshotSlots::create(const WorkerLayout& layout, uint32_t slots,
                                             bool huge_pages) {
-  WB_ASSIGN_OR_RETURN(const OneRegion packed, into_one_region(layout));
+  WB_ASSIGN_OR_RETURN(const PackedMemory packed, pack_memory(layout));
   AllocationOptions options;
   options.huge_pages = huge_pages;
   options.name = "weightbridge-snapshot";

@@ -17,7 +17,7 @@ class Documents(unittest.TestCase):
         self.assertGreaterEqual(len(blocks), at_least)
         return blocks
 
-    def run_all(self, name, blocks, words, files):
+    def run_all(self, name, blocks, words, files, given=()):
         """Runs the blocks after replacing `words`; `files` must have been written."""
         text = "".join(blocks)
         with harness.socket_on_a_free_port() as port:  # the document's may be taken on this machine
@@ -26,6 +26,8 @@ class Documents(unittest.TestCase):
                 text = text.replace(word, value.format(port=port))
         script = "set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + text
         folder = harness.scratch(name)
+        for file, content in given:
+            (folder / file).write_text(content)
         environment = dict(os.environ, MODEL=str(harness.model("tiny-qwen3")))
         environment["PATH"] = (str(pathlib.Path(harness.WEIGHTBRIDGE).parent) + os.pathsep +
                                environment["PATH"])
@@ -41,7 +43,16 @@ class Documents(unittest.TestCase):
 
     def test_command_line(self):
         self.run_all("command-line", self.blocks("command-line.md", 3), {"7071": "{port}"},
-                     ("result.json", "layout.json", "plan.json", "rank1.safetensors"))
+                     ("result.json", "layout.json", "plan.json", "simulation.html", "rank1.safetensors"))
+
+    def test_dry_run(self):
+        self.run_all("dry-run", self.blocks("dry-run.md", 1), {}, ("plan.json", "plan.html"))
+
+    def test_simulator(self):
+        # Its cluster is the one that the page about the dry run describes.
+        cluster = re.search(r"^```json\n(.*?)^```$", (DOCS / "dry-run.md").read_text(), re.M | re.S)
+        self.run_all("simulator", self.blocks("simulator.md", 1), {}, ("simulation.html",),
+                     [("cluster.json", cluster.group(1))])
 
     def test_getting_started(self):
         # What builds and installs is what the machine of this test came from.

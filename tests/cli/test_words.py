@@ -12,11 +12,12 @@ class Help(harness.Case):
     def test_the_command_says_what_it_can_do(self):
         result = run("--help")
         self.assertEqual(result.returncode, 0)
-        for word in ("demo", "layout", "plan", "store", "publish", "pull", "doctor", "Examples", "Exit codes"):
+        for word in ("demo", "layout", "plan", "simulate", "store", "publish", "pull", "doctor",
+                     "Examples", "Exit codes"):
             self.assertIn(word, result.stdout)
 
     def test_each_subcommand_has_an_example(self):
-        for command in ("demo", "layout", "plan", "store", "publish", "pull", "doctor"):
+        for command in ("demo", "layout", "plan", "simulate", "store", "publish", "pull", "doctor"):
             with self.subTest(command):
                 result = run(command, "--help")
                 self.assertEqual(result.returncode, 0)
@@ -144,8 +145,33 @@ class Plan(harness.Case):
                      "--rollout", "vllm:tp=4", "--receiver", 1)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("rollout-1", result.stdout)
-        self.assertNotIn("rollout-0", result.stdout)
+        self.assertNotRegex(result.stdout, r"(?m)^rollout-0")
         self.assertIn("proof: ok", result.stdout)
+
+    def test_what_cannot_be_planned(self):
+        small = ("plan", "--model", "qwen3-0.6b", "--rollout", "vllm:tp=2")
+        self.assert_fails(run(*small, "--trainer", "fsdp:shards=65536"), 2, "16384", "65536")
+        self.assert_fails(run(*small, "--trainer", "fsdp:shards=2", "--policy", "best"), 2, "fanout")
+        self.assert_fails(run(*small, "--trainer", "fsdp:shards=2", "--costs", "pigeon"), 2, "verbs")
+        self.assert_fails(run(*small, "--trainer", "fsdp:shards=2", "--receiver", 0, "--html", "x"),
+                          2, "--receiver")
+        self.assert_fails(run("plan", "--model", "qwen4", "--trainer", "fsdp:shards=2", "--rollout",
+                              "vllm:tp=2"), 10, "kimi-k2")
+
+    def test_bad_files_name_what_is_wrong(self):
+        folder = harness.scratch("files")
+        words = ("--trainer", "replicated:n=1", "--rollout", "replicated:n=1")
+        (folder / "model.json").write_text('{"config":{"model_type":"llama"},"tensors":'
+                                           '{"w":{"dtype":"F32","shape":[-1]}}}')
+        self.assert_fails(run("plan", "--model", folder / "model.json", *words), 3, "'w'",
+                          "model.json")
+        nic = '{"speed":"0Gb/s"}'
+        (folder / "cluster.json").write_text(
+            '{"hosts":[{"name":"h","nics":[%s],"inside":"1GB/s"}],"trainer":[{"host":"h"}],'
+            '"rollout":[{"host":"h"}]}' % nic)
+        for command in ("plan", "simulate"):
+            self.assert_fails(run(command, "--model", "qwen3-0.6b", *words, "--cluster",
+                                  folder / "cluster.json"), 3, "hosts[0].nics[0].speed", "zero")
 
 
 if __name__ == "__main__":
