@@ -50,7 +50,8 @@ Result<std::vector<TransportKind>> parse_transport(const std::string& text) {
   if (text == "local") return std::vector<TransportKind>{TransportKind::kLocal};
   if (text == "ucx") return std::vector<TransportKind>{TransportKind::kUcx};
   if (text == "verbs") return std::vector<TransportKind>{TransportKind::kVerbs};
-  return Status(Code::kInvalidArgument, "--transport is auto, local, ucx or verbs, not \"" + text + "\"");
+  return Status(Code::kInvalidArgument,
+                "--transport is auto, local, ucx or verbs, not \"" + text + "\"");
 }
 
 Result<RankMemory> bind_memory(const WorkerLayout& layout, const std::string& kind,
