@@ -59,14 +59,11 @@ class Reader {
     file_.inputs = {from_.inputs()->low(), from_.inputs()->high()};
     WB_RETURN_IF_ERROR(read_names(*from_.sources(), &file_.sources));
     WB_RETURN_IF_ERROR(read_names(*from_.receivers(), &file_.receivers));
-    const FleetPart* before = nullptr;
     for (const fb::PlanPart* part : *from_.parts()) {
-      WB_RETURN_IF_ERROR(read_part(*part));
-      const FleetPart& last = file_.parts.back();
-      if (before != nullptr && before->receiver >= last.receiver) {
+      if (!file_.parts.empty() && file_.parts.back().receiver >= part->receiver()) {
         return bad("its parts are not in the order of the receivers");
       }
-      before = &last;
+      WB_RETURN_IF_ERROR(read_part(*part));
     }
     return std::move(file_);
   }
