@@ -49,6 +49,9 @@ std::vector<std::string> names_of(const std::vector<Fleet::Worker>& workers) {
 
 Status bad(const std::string& what) { return Status(Code::kBadData, "a plan file: " + what); }
 
+// The verifier does not look at the alignment of structs inside vectors.
+bool aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 8 == 0; }
+
 class Reader {
  public:
   // What is copied out of a file has at most as many bytes as the file: its tables could all point
@@ -56,17 +59,15 @@ class Reader {
   Reader(const fb::PlanFile& from, uint64_t bytes) : from_(from), left_(bytes) {}
 
   Result<PlanFile> read() {
+    if (!aligned(from_.inputs())) return bad("its digest is not aligned");
     file_.inputs = {from_.inputs()->low(), from_.inputs()->high()};
     WB_RETURN_IF_ERROR(read_names(*from_.sources(), &file_.sources));
     WB_RETURN_IF_ERROR(read_names(*from_.receivers(), &file_.receivers));
-    const FleetPart* before = nullptr;
     for (const fb::PlanPart* part : *from_.parts()) {
-      WB_RETURN_IF_ERROR(read_part(*part));
-      const FleetPart& last = file_.parts.back();
-      if (before != nullptr && before->receiver >= last.receiver) {
+      if (!file_.parts.empty() && file_.parts.back().receiver >= part->receiver()) {
         return bad("its parts are not in the order of the receivers");
       }
-      before = &last;
+      WB_RETURN_IF_ERROR(read_part(*part));
     }
     return std::move(file_);
   }
@@ -123,6 +124,7 @@ class Reader {
   Status read_runs(const flatbuffers::Vector<const fb::PlanRun*>& from, std::vector<Run>* runs,
                    uint64_t* bytes, uint64_t* reads) {
     WB_RETURN_IF_ERROR(charge(uint64_t{from.size()} * sizeof(fb::PlanRun)));
+    if (!aligned(from.Data())) return bad("runs that are not aligned");
     runs->reserve(from.size());
     for (const fb::PlanRun* r : from) {
       runs->push_back({r->remote_region(), r->local_region(), r->remote_offset(), r->local_offset(),
@@ -139,6 +141,7 @@ class Reader {
 
   Status read_shapes(const flatbuffers::Vector<const fb::PlanShape*>& from, PartList* to) {
     if (from.size() != to->runs.size()) return bad("runs without shapes");
+    if (!aligned(from.Data())) return bad("shapes that are not aligned");
     WB_RETURN_IF_ERROR(charge(uint64_t{from.size()} * sizeof(fb::PlanShape)));
     for (const fb::PlanShape* s : from) {
       if (s->shape() > static_cast<uint8_t>(Shape::kRelaid)) return bad("an unknown shape");
@@ -198,9 +201,9 @@ Result<PlanFile> read_plan_file(std::span<const std::byte> bytes) {
   std::memcpy(&whole.high, bytes.data() + 8, 8);
   if (whole != digest_of(bytes.subspan(kHead))) return bad("its bytes are not those of its digest");
   // Fields are read in place and must be aligned.
-  std::vector<uint64_t> aligned((bytes.size() - kHead + 7) / 8);
-  std::memcpy(aligned.data(), bytes.data() + kHead, bytes.size() - kHead);
-  const auto* data = reinterpret_cast<const uint8_t*>(aligned.data());
+  std::vector<uint64_t> words((bytes.size() - kHead + 7) / 8);
+  std::memcpy(words.data(), bytes.data() + kHead, bytes.size() - kHead);
+  const auto* data = reinterpret_cast<const uint8_t*>(words.data());
   constexpr uint32_t kDepth = 16;
   const auto tables = static_cast<uint32_t>(bytes.size() / 8);  // a table takes at least as much
   flatbuffers::Verifier verifier(data, bytes.size() - kHead, kDepth, tables);
