@@ -135,6 +135,33 @@ void BM_MegatronProof(benchmark::State& state) {
 void BM_Fsdp(benchmark::State& state) { plan_all(state, fsdp(), Policy::kDirect, false); }
 void BM_FsdpPlanOnly(benchmark::State& state) { only_plan(state, fsdp()); }
 
+// More shards than experts: each expert is cut in 512, 15 million pieces if they were written out.
+void BM_FsdpFine(benchmark::State& state) {
+  const Job job(test::deepseek_v3(), "fsdp:shards=512", kRollout);
+  const double before = peak_mib();
+  uint64_t runs = 0;
+  FleetReport report;
+  for (auto _ : state) {
+    const Fleet fleet = job.fleet();
+    FleetOptions options;
+    options.policy = Policy::kDirect;
+    const FleetPlan plan = *plan_fleet(fleet, options);
+    report = plan.report;
+    const FleetPart part = *make_part(fleet, plan, 0);
+    for (const PartList& list : part.lists) runs += list.runs.size();
+  }
+  uint64_t pieces = 0;
+  for (const SideMember& member : job.sides[0].members) {
+    pieces += job.sides[0].families[member.family].base.pieces.size();
+  }
+  state.counters["families"] = static_cast<double>(job.sides[0].families.size());
+  state.counters["pieces"] = static_cast<double>(pieces);
+  state.counters["atoms"] = static_cast<double>(report.atoms);
+  state.counters["runs_of_one"] = static_cast<double>(runs);
+  state.counters["peak_MiB"] = peak_mib();
+  state.counters["grown_MiB"] = peak_mib() - before;
+}
+
 // The number of pieces grows with the layers.
 void BM_SweepLayers(benchmark::State& state) {
   const Job job(test::deepseek_v3(state.range(0)), kMegatron, kRollout);
@@ -154,6 +181,7 @@ BENCHMARK(BM_MegatronPlanOnly)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_MegatronProof)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_Fsdp)->Unit(benchmark::kMillisecond)->Iterations(1);
 BENCHMARK(BM_FsdpPlanOnly)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_FsdpFine)->Unit(benchmark::kMillisecond)->Iterations(1);
 BENCHMARK(BM_SweepLayers)
     ->Arg(8)
     ->Arg(16)

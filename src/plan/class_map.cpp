@@ -309,7 +309,7 @@ ClassMap::Places ClassMap::places_near(uint32_t byte_class, uint64_t position,
         row /= static_cast<uint64_t>(atom.box.dim(d).count);
         break;
       }
-      step = (unit + row - 1) / row * row;
+      step = unit >= atom.bytes ? atom.bytes : (unit + row - 1) / row * row;
     }
     const uint64_t below = (position - at) / step * step;
     if (at + below == position) return {position, position};

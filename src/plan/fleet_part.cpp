@@ -65,19 +65,19 @@ class PartMaker {
     part.in_flight_bytes = budget();
     for (const Hop& hop : hops_of(plan_, receiver_)) {
       Draft& draft = drafts_[std::tuple(hop.stage, hop.from_peer, hop.from)];
-      WB_RETURN_IF_ERROR(lower(hop, hop.from_peer, hop.from, &draft.runs));
+      WB_RETURN_IF_ERROR(lower(hop, hop.from_peer, hop.from, &draft.reads));
       if (hop.from_peer) {
         WB_RETURN_IF_ERROR(lower(hop, false, hop.fallback, &draft.fallbacks[hop.fallback]));
       }
     }
     for (auto& [key, draft] : drafts_) {
       const auto& [stage, from_peer, from] = key;
-      merge_runs(&draft.runs);
       PartList& list = part.lists.emplace_back();
       list.from_peer = from_peer;
       list.worker = from;
       list.stage = stage;
-      list.runs = std::move(draft.runs);
+      list.runs = draft.reads.joined();
+      list.shapes.reserve(list.runs.size());
       for (const Run& run : list.runs) {
         list.bytes += run.length * run.count;
         list.reads += run.count;
@@ -85,23 +85,34 @@ class PartMaker {
         part.shape.add(run, list.shapes.back());
       }
       part.bytes += list.bytes;
-      for (auto& [source, runs] : draft.fallbacks) list.fallbacks.push_back(listed(source, &runs));
+      for (auto& [source, reads] : draft.fallbacks) {
+        list.fallbacks.push_back(listed(source, &reads));
+      }
     }
     rotate(&part.lists);
     return part;
   }
 
  private:
-  struct Draft {
+  // The runs of some hops. Those of each hop come merged.
+  struct Reads {
     std::vector<Run> runs;
-    std::map<uint32_t, std::vector<Run>> fallbacks;  // by source
+    size_t hops = 0;
+
+    std::vector<Run> joined() {
+      if (hops > 1) merge_runs(&runs);
+      return std::move(runs);
+    }
+  };
+  struct Draft {
+    Reads reads;
+    std::map<uint32_t, Reads> fallbacks;  // by source
   };
 
-  static ReadList listed(uint32_t source, std::vector<Run>* runs) {
-    merge_runs(runs);
+  static ReadList listed(uint32_t source, Reads* reads) {
     ReadList list;
     list.source = source;
-    list.runs = std::move(*runs);
+    list.runs = reads->joined();
     for (const Run& run : list.runs) {
       list.bytes += run.length * run.count;
       list.reads += run.count;
@@ -114,7 +125,9 @@ class PartMaker {
     return {&fleet_.source_index(), &fleet_.sources()[worker], 0};
   }
 
-  Status lower(const Hop& hop, bool from_peer, uint32_t from, std::vector<Run>* out) {
+  Status lower(const Hop& hop, bool from_peer, uint32_t from, Reads* reads) {
+    std::vector<Run>* out = &reads->runs;
+    ++reads->hops;
     Place place = place_of(from_peer, from);
     if (cache_ == nullptr) {
       fresh_.clear();

@@ -51,12 +51,14 @@ Status bad(const std::string& what) { return Status(Code::kBadData, "a plan file
 
 class Reader {
  public:
-  explicit Reader(const fb::PlanFile& from) : from_(from) {}
+  // What is copied out of a file has at most as many bytes as the file: its tables could all point
+  // to one large vector.
+  Reader(const fb::PlanFile& from, uint64_t bytes) : from_(from), left_(bytes) {}
 
   Result<PlanFile> read() {
     file_.inputs = {from_.inputs()->low(), from_.inputs()->high()};
-    for (const auto* name : *from_.sources()) file_.sources.push_back(name->str());
-    for (const auto* name : *from_.receivers()) file_.receivers.push_back(name->str());
+    WB_RETURN_IF_ERROR(read_names(*from_.sources(), &file_.sources));
+    WB_RETURN_IF_ERROR(read_names(*from_.receivers(), &file_.receivers));
     const FleetPart* before = nullptr;
     for (const fb::PlanPart* part : *from_.parts()) {
       WB_RETURN_IF_ERROR(read_part(*part));
@@ -70,6 +72,21 @@ class Reader {
   }
 
  private:
+  Status charge(uint64_t bytes) {
+    if (bytes > left_) return bad("its tables share what belongs to one of them");
+    left_ -= bytes;
+    return Status();
+  }
+
+  Status read_names(const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>& from,
+                    std::vector<std::string>* names) {
+    for (const flatbuffers::String* name : from) {
+      WB_RETURN_IF_ERROR(charge(sizeof(uint32_t) + name->size()));
+      names->push_back(name->str());
+    }
+    return Status();
+  }
+
   Status read_part(const fb::PlanPart& from) {
     FleetPart part;
     part.inputs = file_.inputs;
@@ -77,6 +94,7 @@ class Reader {
     part.in_flight_bytes = from.in_flight_bytes();
     if (part.receiver >= file_.receivers.size()) return bad("a part of an unknown receiver");
     for (const fb::PlanList* list : *from.lists()) {
+      WB_RETURN_IF_ERROR(charge(sizeof(uint32_t)));
       PartList& to = part.lists.emplace_back();
       to.from_peer = list->from_peer();
       to.worker = list->worker();
@@ -88,6 +106,7 @@ class Reader {
       WB_RETURN_IF_ERROR(read_shapes(*list->shapes(), &to));
       for (size_t i = 0; i < to.runs.size(); ++i) part.shape.add(to.runs[i], to.shapes[i]);
       for (const fb::PlanFallback* fallback : *list->fallbacks()) {
+        WB_RETURN_IF_ERROR(charge(sizeof(uint32_t)));
         ReadList& other = to.fallbacks.emplace_back();
         other.source = fallback->source();
         if (other.source >= file_.sources.size()) return bad("a fallback to an unknown source");
@@ -101,8 +120,9 @@ class Reader {
     return Status();
   }
 
-  static Status read_runs(const flatbuffers::Vector<const fb::PlanRun*>& from,
-                          std::vector<Run>* runs, uint64_t* bytes, uint64_t* reads) {
+  Status read_runs(const flatbuffers::Vector<const fb::PlanRun*>& from, std::vector<Run>* runs,
+                   uint64_t* bytes, uint64_t* reads) {
+    WB_RETURN_IF_ERROR(charge(uint64_t{from.size()} * sizeof(fb::PlanRun)));
     runs->reserve(from.size());
     for (const fb::PlanRun* r : from) {
       runs->push_back({r->remote_region(), r->local_region(), r->remote_offset(), r->local_offset(),
@@ -117,8 +137,9 @@ class Reader {
     return Status();
   }
 
-  static Status read_shapes(const flatbuffers::Vector<const fb::PlanShape*>& from, PartList* to) {
+  Status read_shapes(const flatbuffers::Vector<const fb::PlanShape*>& from, PartList* to) {
     if (from.size() != to->runs.size()) return bad("runs without shapes");
+    WB_RETURN_IF_ERROR(charge(uint64_t{from.size()} * sizeof(fb::PlanShape)));
     for (const fb::PlanShape* s : from) {
       if (s->shape() > static_cast<uint8_t>(Shape::kRelaid)) return bad("an unknown shape");
       to->shapes.push_back(
@@ -128,6 +149,7 @@ class Reader {
   }
 
   const fb::PlanFile& from_;
+  uint64_t left_;
   PlanFile file_;
 };
 
@@ -179,14 +201,16 @@ Result<PlanFile> read_plan_file(std::span<const std::byte> bytes) {
   std::vector<uint64_t> aligned((bytes.size() - kHead + 7) / 8);
   std::memcpy(aligned.data(), bytes.data() + kHead, bytes.size() - kHead);
   const auto* data = reinterpret_cast<const uint8_t*>(aligned.data());
-  flatbuffers::Verifier verifier(data, bytes.size() - kHead);
+  constexpr uint32_t kDepth = 16;
+  const auto tables = static_cast<uint32_t>(bytes.size() / 8);  // a table takes at least as much
+  flatbuffers::Verifier verifier(data, bytes.size() - kHead, kDepth, tables);
   if (!fb::VerifyPlanFileBuffer(verifier)) return bad("the verifier refused its bytes");
   const fb::PlanFile& from = *fb::GetPlanFile(data);
   if (from.version() != kVersion) {
     return bad("version " + std::to_string(from.version()) + ", this build reads version " +
                std::to_string(kVersion));
   }
-  return Reader(from).read();
+  return Reader(from, bytes.size()).read();
 }
 
 }  // namespace wb

@@ -10,6 +10,7 @@
 
 #include "fleet_world.h"
 #include "plan/fleet_proof.h"
+#include "plan_generated.h"
 
 namespace wb::test {
 namespace {
@@ -103,6 +104,38 @@ RC_GTEST_PROP(PlanFile, ChangedBytesUnderARightDigestAreNeverTrusted, (uint64_t 
       continue;
     }
     if (prove_fleet(*job.fleet, file->parts).ok()) RC_ASSERT(fault_of(job, file->parts) == "");
+  }
+}
+
+// A thousand lists that all point to one large vector of runs: small to send, large to read.
+TEST(PlanFile, ListsThatShareTheirRunsAreRefused) {
+  for (const size_t copies : {size_t{1}, size_t{1000}}) {
+    flatbuffers::FlatBufferBuilder builder;
+    std::vector<fb::PlanRun> runs(1000, fb::PlanRun(0, 0, 1, 1, 0, 0, 0, 0));
+    std::vector<fb::PlanShape> shapes(1000, fb::PlanShape(1, 0, 0, 1, 0));
+    const auto all_runs = builder.CreateVectorOfStructs(runs);
+    const auto all_shapes = builder.CreateVectorOfStructs(shapes);
+    const auto none = builder.CreateVector(std::vector<flatbuffers::Offset<fb::PlanFallback>>());
+    const auto name = builder.CreateVectorOfStrings(std::vector<std::string>{"w"});
+    std::vector<flatbuffers::Offset<fb::PlanList>> lists;
+    for (size_t i = 0; i < copies; ++i) {
+      lists.push_back(fb::CreatePlanList(builder, false, 0, 0, all_runs, all_shapes, none));
+    }
+    const auto part = fb::CreatePlanPart(builder, 0, 1, builder.CreateVector(lists));
+    const auto parts = builder.CreateVector(std::vector{part});
+    const fb::PlanDigest inputs(1, 2);
+    fb::FinishPlanFileBuffer(builder, fb::CreatePlanFile(builder, 1, &inputs, name, name, parts));
+    std::vector<std::byte> bytes(16 + builder.GetSize());
+    std::memcpy(bytes.data() + 16, builder.GetBufferPointer(), builder.GetSize());
+    const Digest whole = digest_of(std::span(bytes).subspan(16));
+    std::memcpy(bytes.data(), &whole.low, 8);
+    std::memcpy(bytes.data() + 8, &whole.high, 8);
+    const auto file = read_plan_file(bytes);
+    if (copies == 1) {
+      EXPECT_TRUE(file.ok()) << file.status().to_string();
+    } else {
+      EXPECT_EQ(file.status().code(), Code::kBadData);
+    }
   }
 }
 
