@@ -1,0 +1,210 @@
+#include "probe/decode.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+
+namespace wb::probe {
+namespace {
+
+using Coordinate = std::array<int64_t, kMaxRank>;
+
+// The present place in the segments of one plane.
+struct Cursor {
+  const Segment* segment = nullptr;
+  const Segment* end = nullptr;
+  uint32_t used = 0;
+
+  uint32_t left() const { return segment->count - used; }
+  void skip(uint32_t count) {
+    used += count;
+    if (used == segment->count) {
+      ++segment;
+      used = 0;
+    }
+  }
+};
+
+// A digit of a run as a whole number: -1 is no digit.
+struct Ramp {
+  int64_t first = 0;
+  int64_t step = 0;
+};
+
+class Decoder {
+ public:
+  Decoder(const Schema& schema, Family family, const BlockStore& blocks,
+          std::span<const std::vector<Segment>> planes)
+      : schema_(schema),
+        family_(family),
+        base_(schema.base(family)),
+        number_digits_(static_cast<size_t>(schema.number_digits(family))),
+        blocks_(blocks),
+        ramps_(planes.size()),
+        digits_(planes.size()) {
+    for (const std::vector<Segment>& segments : planes) {
+      cursors_.push_back({segments.data(), segments.data() + segments.size(), 0});
+    }
+    for (auto& digits : digits_) digits.resize(kBlockDigits);
+    for (size_t i = 0, weight = 1; i < number_digits_; ++i, weight *= base_) {
+      number_weights_.push_back(static_cast<int64_t>(weight));
+    }
+  }
+
+  std::vector<TensorNests> run() {
+    int64_t position = 0;
+    while (!cursors_.empty() && cursors_[0].segment != cursors_[0].end) {
+      uint32_t count = UINT32_MAX;
+      bool noise = false, ramps = true;
+      for (const Cursor& cursor : cursors_) {
+        count = std::min(count, cursor.left());
+        const uint32_t block = cursor.segment->block;
+        noise |= block == Segment::kNoise ||
+                 (block == Segment::kRun && cursor.segment->start == kNoDigit &&
+                  cursor.segment->step == 0);
+        ramps &= block == Segment::kRun;
+      }
+      if (!noise && !(ramps && add_run(position, count))) {
+        count = std::min<uint32_t>(count, kBlockDigits);
+        add_elements(position, count);
+      }
+      for (Cursor& cursor : cursors_) cursor.skip(count);
+      position += count;
+    }
+    std::vector<TensorNests> all;
+    for (auto& [tensor, builder] : builders_) all.push_back({tensor, fold(builder.take())});
+    return all;
+  }
+
+ private:
+  // All planes are runs for `count` elements. False when they are not one run of one dimension.
+  bool add_run(int64_t position, uint32_t count) {
+    const int64_t last = int64_t{count} - 1;
+    for (size_t p = 0; p < cursors_.size(); ++p) {
+      const Segment& segment = *cursors_[p].segment;
+      const auto step = static_cast<int16_t>(count == 1 ? 0 : segment.step);
+      const auto first = static_cast<uint16_t>(segment.start + segment.step * cursors_[p].used);
+      ramps_[p] = {first == kNoDigit ? -1 : first, step};
+      const int64_t end = ramps_[p].first + ramps_[p].step * last;
+      // Monotone: digits in between are digits when both ends are.
+      if (ramps_[p].first < 0 || ramps_[p].first >= base_ || end < 0 || end >= base_) return false;
+    }
+    int64_t number = 0;
+    for (size_t p = 0; p < number_digits_; ++p) {
+      if (ramps_[p].step != 0) return false;
+      number += ramps_[p].first * number_weights_[p];
+    }
+    const auto index = tensor_of(number);
+    if (!index) return true;
+    const ProbedTensor& tensor = schema_.tensors()[*index];
+    Coordinate coord{};
+    int dim = -1;
+    int64_t step = 0;
+    size_t p = number_digits_;
+    for (int d = 0; d < tensor.rank; ++d) {
+      const auto at = static_cast<size_t>(d);
+      int64_t weight = 1, step_here = 0;
+      for (int k = 0; k < tensor.digits[at]; ++k, ++p, weight *= base_) {
+        coord[at] += ramps_[p].first * weight;
+        step_here += ramps_[p].step * weight;
+      }
+      const int64_t end = coord[at] + step_here * last;
+      if (coord[at] >= tensor.shape[at] || end < 0 || end >= tensor.shape[at]) return false;
+      if (step_here == 0) continue;
+      if (dim >= 0) return false;
+      dim = d;
+      step = step_here;
+    }
+    for (; p < cursors_.size(); ++p) {
+      if (ramps_[p].step != 0) return false;
+      if (ramps_[p].first != schema_.spare(tensor, static_cast<int>(p))) return true;
+    }
+    builder(*index).add(position, coord, dim, step, count);
+    return true;
+  }
+
+  void add_elements(int64_t position, uint32_t count) {
+    for (size_t p = 0; p < cursors_.size(); ++p) expand(cursors_[p], count, digits_[p].data());
+    for (uint32_t i = 0; i < count; ++i) add_element(position + i, i);
+  }
+
+  void add_element(int64_t position, uint32_t i) {
+    int64_t number = 0;
+    for (size_t p = 0; p < number_digits_; ++p) {
+      const uint16_t digit = digits_[p][i];
+      if (digit >= base_) return;
+      number += digit * number_weights_[p];
+    }
+    const auto index = tensor_of(number);
+    if (!index) return;
+    const ProbedTensor& tensor = schema_.tensors()[*index];
+    Coordinate coord{};
+    size_t p = number_digits_;
+    for (int d = 0; d < tensor.rank; ++d) {
+      const auto at = static_cast<size_t>(d);
+      int64_t weight = 1;
+      for (int k = 0; k < tensor.digits[at]; ++k, ++p, weight *= base_) {
+        const uint16_t digit = digits_[p][i];
+        if (digit >= base_) return;
+        coord[at] += digit * weight;
+      }
+      if (coord[at] >= tensor.shape[at]) return;
+    }
+    for (; p < cursors_.size(); ++p) {
+      if (digits_[p][i] != schema_.spare(tensor, static_cast<int>(p))) return;
+    }
+    builder(*index).add(position, coord, -1, 0, 1);
+  }
+
+  void expand(const Cursor& cursor, uint32_t count, uint16_t* out) const {
+    const Segment& segment = *cursor.segment;
+    if (segment.block == Segment::kRun) {
+      auto digit = static_cast<uint16_t>(segment.start + segment.step * cursor.used);
+      for (uint32_t i = 0; i < count; ++i, digit = static_cast<uint16_t>(digit + segment.step)) {
+        out[i] = digit;
+      }
+      return;
+    }
+    const uint16_t* from = blocks_.block(segment.block) + cursor.used;
+    for (uint32_t i = 0; i < count; ++i) out[i] = static_cast<uint16_t>(from[i] + segment.start);
+  }
+
+  std::optional<uint32_t> tensor_of(int64_t number) const {
+    const std::vector<uint32_t>& members = schema_.members(family_);
+    if (number >= static_cast<int64_t>(members.size())) return std::nullopt;
+    const uint32_t index = members[static_cast<size_t>(number)];
+    if (schema_.tensors()[index].empty) return std::nullopt;
+    return index;
+  }
+
+  NestBuilder& builder(uint32_t tensor) {
+    if (last_ == nullptr || last_tensor_ != tensor) {
+      last_ = &builders_[tensor];
+      last_tensor_ = tensor;
+    }
+    return *last_;
+  }
+
+  const Schema& schema_;
+  const Family family_;
+  const int64_t base_;
+  const size_t number_digits_;
+  const BlockStore& blocks_;
+  std::vector<int64_t> number_weights_;
+  std::vector<Cursor> cursors_;
+  std::vector<Ramp> ramps_;
+  std::vector<std::vector<uint16_t>> digits_;
+  std::map<uint32_t, NestBuilder> builders_;
+  NestBuilder* last_ = nullptr;  // of last_tensor_; nodes of a map stay where they are
+  uint32_t last_tensor_ = 0;
+};
+
+}  // namespace
+
+std::vector<TensorNests> decode(const Schema& schema, Family family, const BlockStore& blocks,
+                                std::span<const std::vector<Segment>> planes) {
+  return Decoder(schema, family, blocks, planes).run();
+}
+
+}  // namespace wb::probe
