@@ -110,8 +110,7 @@ size_t run_length(const uint16_t* digits, size_t count) {
     std::memcpy(halves, &wrong, sizeof halves);
     if ((halves[0] | halves[1]) != 0) break;
   }
-  while (length < count &&
-         static_cast<uint16_t>(digits[length] - digits[length - 1]) == step) {
+  while (length < count && static_cast<uint16_t>(digits[length] - digits[length - 1]) == step) {
     ++length;
   }
   return length;
