@@ -125,7 +125,8 @@ Status Prober::prepare() {
   WB_ASSIGN_OR_RETURN(schema_, Schema::make(table_, half));
   WB_RETURN_IF_ERROR(find_aliases());
   max_bytes_ = options_.max_bytes != 0 ? options_.max_bytes : total_bytes_ / 10 + kLeastBytes;
-  blocks_ = std::make_unique<BlockStore>(max_bytes_ / 2);
+  blocks_ = std::make_unique<BlockStore>(max_bytes_ / 2,
+                                         targets_.size() * static_cast<uint64_t>(schema_.planes()));
   for (int plane = 0; plane < schema_.planes(); ++plane) {
     names_.push_back(schema_.plane_name(plane));
   }
