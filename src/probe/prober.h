@@ -87,6 +87,7 @@ struct Probed {
   std::vector<Alias> aliases;
   std::array<uint64_t, 6> kind_bytes{};  // by ByteKind
   Digest digest;
+  std::string digest_text;  // hexadecimal
   uint32_t passes = 0;
   uint64_t backup_bytes = 0;
   uint64_t peak_bytes = 0;

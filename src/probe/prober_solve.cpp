@@ -231,6 +231,7 @@ Status Prober::finish() {
   finish_ranges();
   WB_RETURN_IF_ERROR(check_layout(table_, result_.layout, LayoutRole::kReceiver));
   result_.digest = layout_digest(table_, result_.layout);
+  result_.digest_text = result_.digest.hex();
   result_.passes = pass_count_;
   result_.solve += Clock::now() - begun;
   for (Target& target : targets_) target.claims = {};
