@@ -133,10 +133,9 @@ RC_GTEST_PROP(Property, AnyCompositionIsLearntExactly, ()) {
   Prober prober(world.table(), options);
   add_buffers(&world, &prober);
   const Status status = run_probe(&world, loader, &prober);
-  RC_ASSERT(status.ok());
+  if (!status.ok()) RC_FAIL(status.to_string());
   const std::string fault = compare(&world, prober);
-  RC_LOG() << fault << "\n";
-  RC_ASSERT(fault.empty());
+  if (!fault.empty()) RC_FAIL(fault);
   for (size_t i = 0; i < before.size(); ++i) RC_ASSERT(world.buffers()[i].storage == before[i]);
 }
 
