@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "probe/decode.h"
 #include "probe/prober.h"
 #include "probe/runs.h"
 
@@ -83,6 +84,34 @@ void copy_plane(benchmark::State& state) {
                                                     benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(copy_plane)->Unit(benchmark::kMillisecond);
+
+// One packed matrix, from digits to nests.
+void decode_packed(benchmark::State& state) {
+  const TensorTable table =
+      take(TensorTable::make({{"w", DType::kBF16, {int64_t{kElements} / kWidth, kWidth}}}));
+  const Schema schema = take(Schema::make(table, false));
+  const Coding coding = index_coding(DType::kBF16, false);
+  BlockStore blocks(uint64_t{1} << 30, 1);
+  std::vector<std::vector<Segment>> planes;
+  for (int p = 0; p < schema.planes(); ++p) {
+    std::vector<uint16_t> elements(kElements);
+    const uint16_t mask = schema.mask(p, Family::kFloat);
+    for (uint64_t i = 0; i < kElements; ++i) {
+      const uint64_t row = i / (16 * kWidth) * 16 + i / 2 % 16;
+      const uint64_t value = p == 0 ? 0 : p == 1 ? row : digit(kPacked, i);
+      coding.write(static_cast<uint16_t>((value + mask) % coding.base),
+                   reinterpret_cast<std::byte*>(&elements[i]));
+    }
+    planes.push_back(read_segments(coding, reinterpret_cast<const std::byte*>(elements.data()),
+                                   kElements, mask, &blocks));
+  }
+  size_t nests = 0;
+  for (auto _ : state) nests = decode(schema, Family::kFloat, blocks, planes).at(0).nests.size();
+  state.counters["nests"] = static_cast<double>(nests);
+  state.counters["elements/s"] = benchmark::Counter(static_cast<double>(kElements),
+                                                    benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(decode_packed)->Unit(benchmark::kMillisecond);
 
 // The tensor table of DeepSeek-V3: 61 layers, 58 of them with 256 experts of three matrices and
 // their scales; all dimensions divided by `scale` so that one machine holds the buffers.

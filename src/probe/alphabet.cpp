@@ -38,23 +38,33 @@ Coding float_coding(DType dtype, uint64_t pattern, uint16_t base) {
   }
 }
 
-template <typename T>
+// `Shifted`: of a type that has more bits than a digit.
+template <typename T, bool Shifted>
 void read_as(const Coding& coding, const std::byte* elements, size_t count, uint16_t mask,
              uint16_t* digits) {
   const T first = static_cast<T>(coding.first);
   const T base = static_cast<T>(coding.base);
   const T low_bits = static_cast<T>((uint64_t{1} << coding.shift) - 1);
   const unsigned shift = coding.shift;
+  const uint16_t wrap = coding.base;
   for (size_t i = 0; i < count; ++i) {
     T bits;
     std::memcpy(&bits, elements + i * sizeof(T), sizeof(T));
-    const T digit = static_cast<T>(static_cast<T>(bits >> shift) - first);
-    const bool valid = digit < base && (bits & low_bits) == 0;
+    const T digit = static_cast<T>((Shifted ? static_cast<T>(bits >> shift) : bits) - first);
+    const bool valid = digit < base && (!Shifted || (bits & low_bits) == 0);
     // Of the two representatives the one in [0, base) is the smaller as an unsigned number.
     const auto down = static_cast<uint16_t>(digit - mask);
-    const auto up = static_cast<uint16_t>(down + coding.base);
-    digits[i] = valid ? (down < up ? down : up) : kNoDigit;
+    const auto up = static_cast<uint16_t>(down + wrap);
+    const uint16_t least = down < up ? down : up;
+    digits[i] = static_cast<uint16_t>(least | (valid ? 0 : kNoDigit));
   }
+}
+
+template <typename T>
+void read_as(const Coding& coding, const std::byte* elements, size_t count, uint16_t mask,
+             uint16_t* digits) {
+  if (coding.shift == 0) return read_as<T, false>(coding, elements, count, mask, digits);
+  return read_as<T, true>(coding, elements, count, mask, digits);
 }
 
 void read_complex(const Coding& coding, const std::byte* elements, size_t count, uint16_t mask,

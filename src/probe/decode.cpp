@@ -8,6 +8,9 @@
 namespace wb::probe {
 namespace {
 
+// Shorter runs are added element by element.
+constexpr uint32_t kWorthARun = 8;
+
 using Coordinate = std::array<int64_t, kMaxRank>;
 
 // The present place in the segments of one plane.
@@ -46,7 +49,6 @@ class Decoder {
     for (const std::vector<Segment>& segments : planes) {
       cursors_.push_back({segments.data(), segments.data() + segments.size(), 0});
     }
-    for (auto& digits : digits_) digits.resize(kBlockDigits);
     for (size_t i = 0, weight = 1; i < number_digits_; ++i, weight *= base_) {
       number_weights_.push_back(static_cast<int64_t>(weight));
     }
@@ -65,6 +67,7 @@ class Decoder {
                   cursor.segment->step == 0);
         ramps &= block == Segment::kRun;
       }
+      if (ramps) ramps_of_segments(count);
       if (!noise && !(ramps && add_run(position, count))) {
         count = std::min<uint32_t>(count, kBlockDigits);
         add_elements(position, count);
@@ -78,17 +81,26 @@ class Decoder {
   }
 
  private:
-  // All planes are runs for `count` elements. False when they are not one run of one dimension.
-  bool add_run(int64_t position, uint32_t count) {
-    const int64_t last = int64_t{count} - 1;
+  // The ramps of the next `count` elements, where all planes are in runs.
+  void ramps_of_segments(uint32_t count) {
     for (size_t p = 0; p < cursors_.size(); ++p) {
       const Segment& segment = *cursors_[p].segment;
-      const auto step = static_cast<int16_t>(count == 1 ? 0 : segment.step);
       const auto first = static_cast<uint16_t>(segment.start + segment.step * cursors_[p].used);
-      ramps_[p] = {first == kNoDigit ? -1 : first, step};
-      const int64_t end = ramps_[p].first + ramps_[p].step * last;
+      set_ramp(p, first, count == 1 ? uint16_t{0} : segment.step);
+    }
+  }
+
+  void set_ramp(size_t plane, uint16_t first, uint16_t step) {
+    ramps_[plane] = {first == kNoDigit ? -1 : first, static_cast<int16_t>(step)};
+  }
+
+  // `count` elements with ramps_. False when they are not one run of one dimension.
+  bool add_run(int64_t position, uint32_t count) {
+    const int64_t last = int64_t{count} - 1;
+    for (const Ramp& ramp : ramps_) {
+      const int64_t end = ramp.first + ramp.step * last;
       // Monotone: digits in between are digits when both ends are.
-      if (ramps_[p].first < 0 || ramps_[p].first >= base_ || end < 0 || end >= base_) return false;
+      if (ramp.first < 0 || ramp.first >= base_ || end < 0 || end >= base_) return false;
     }
     int64_t number = 0;
     for (size_t p = 0; p < number_digits_; ++p) {
@@ -125,8 +137,33 @@ class Decoder {
   }
 
   void add_elements(int64_t position, uint32_t count) {
-    for (size_t p = 0; p < cursors_.size(); ++p) expand(cursors_[p], count, digits_[p].data());
-    for (uint32_t i = 0; i < count; ++i) add_element(position + i, i);
+    for (size_t p = 0; p < cursors_.size(); ++p) expand(cursors_[p], count, &digits_[p]);
+    for (uint32_t i = 0; i < count;) {
+      const uint32_t run = common_run(i, count);
+      if (run >= kWorthARun) {
+        for (size_t p = 0; p < cursors_.size(); ++p) {
+          set_ramp(p, digits_[p][i], static_cast<uint16_t>(digits_[p][i + 1] - digits_[p][i]));
+        }
+        if (add_run(position + i, run)) {
+          i += run;
+          continue;
+        }
+      }
+      for (uint32_t end = i + run; i < end; ++i) add_element(position + i, i);
+    }
+  }
+
+  // How long all planes go on with equal steps from element i on.
+  uint32_t common_run(uint32_t i, uint32_t count) const {
+    // First a look: a plane that goes on for long is not walked again and again while others
+    // change.
+    size_t run = count - i;
+    if (run < kWorthARun) return 1;
+    for (const auto& digits : digits_) {
+      if (run_length(&digits[i], kWorthARun) < kWorthARun) return 1;
+    }
+    for (const auto& digits : digits_) run = run_length(&digits[i], run);
+    return static_cast<uint32_t>(run);
   }
 
   void add_element(int64_t position, uint32_t i) {
@@ -157,7 +194,9 @@ class Decoder {
     builder(*index).add(position, coord, -1, 0, 1);
   }
 
-  void expand(const Cursor& cursor, uint32_t count, uint16_t* out) const {
+  void expand(const Cursor& cursor, uint32_t count, std::vector<uint16_t>* digits) const {
+    digits->resize(kBlockDigits);
+    uint16_t* const out = digits->data();
     const Segment& segment = *cursor.segment;
     if (segment.block == Segment::kRun) {
       auto digit = static_cast<uint16_t>(segment.start + segment.step * cursor.used);
