@@ -149,8 +149,76 @@ class Decoder {
           continue;
         }
       }
-      for (uint32_t end = i + run; i < end; ++i) add_element(position + i, i);
+      for (uint32_t end = i + run; i < end; ++i) {
+        NestBuilder* const to = add_element(position + i, i);
+        if (to == nullptr || to->period() == nullptr) continue;
+        const uint32_t skipped = repeat(to, i, count);
+        i += skipped;
+        if (skipped != 0) end = i + 1;
+      }
     }
+  }
+
+  // Element i closed a period of `to`. Takes as many further periods at once as the digits go on
+  // in the same way; gives how many elements these are.
+  uint32_t repeat(NestBuilder* to, uint32_t i, uint32_t count) {
+    const NestBuilder::Period period = *to->period();
+    if (period.length >= count) return 0;
+    const auto length = static_cast<uint32_t>(period.length);
+    // Two periods back, so that the last one is known to be like the one before.
+    if (i + 1 < 2 * length || count - i <= length) return 0;
+    const uint32_t first = i + 1 - length;
+    uint32_t alike = count - first;  // elements from `first` on that are as a period before
+    const ProbedTensor& tensor = schema_.tensors()[last_tensor_];
+    size_t p = 0;
+    const auto check = [&](int64_t wanted_step, int digits) {
+      int64_t weight = 1, step = 0;
+      for (int k = 0; k < digits; ++k, ++p, weight *= base_) {
+        const uint16_t* at = &digits_[p][first];
+        const auto by = static_cast<uint16_t>(at[0] - at[-static_cast<int64_t>(length)]);
+        step += static_cast<int16_t>(by) * weight;
+        alike = std::min(alike, length_of_repetition(at, length, by, alike));
+      }
+      if (step != wanted_step) alike = 0;
+    };
+    // One tensor only: the digits of its number do not change at all.
+    for (; p < number_digits_; ++p) {
+      const uint16_t* from = &digits_[p][first - length];
+      const size_t same = std::count(from, from + length + 1, from[0]) == length + 1
+                              ? run_length(from, length + alike)
+                              : 0;
+      alike = same > length ? std::min<uint32_t>(alike, static_cast<uint32_t>(same) - length) : 0;
+    }
+    for (int d = 0; d < tensor.rank; ++d) {
+      check(d == period.dim ? period.step : 0, tensor.digits[static_cast<size_t>(d)]);
+    }
+    while (p < cursors_.size()) check(0, 1);  // spare planes
+    if (alike < 2 * length) return 0;
+    const uint32_t times = alike / length - 1;
+    to->repeat(times);
+    return times * length;
+  }
+
+  // How many digits from `at` on are those `period` before plus `by`, and are digits.
+  uint32_t length_of_repetition(const uint16_t* at, uint32_t period, uint16_t by,
+                                uint32_t count) const {
+    const uint16_t* before = at - period;
+    uint32_t done = 0;
+    constexpr uint32_t kStep = 64;
+    for (; done + kStep <= count; done += kStep) {
+      uint16_t wrong = 0;
+      for (uint32_t k = 0; k < kStep; ++k) {
+        const uint16_t digit = at[done + k];
+        wrong |= static_cast<uint16_t>(digit ^ static_cast<uint16_t>(before[done + k] + by));
+        wrong |= digit == kNoDigit ? 1 : 0;
+      }
+      if (wrong != 0) break;
+    }
+    while (done < count && at[done] != kNoDigit &&
+           at[done] == static_cast<uint16_t>(before[done] + by)) {
+      ++done;
+    }
+    return done;
   }
 
   // How long all planes go on with equal steps from element i on.
@@ -166,15 +234,16 @@ class Decoder {
     return static_cast<uint32_t>(run);
   }
 
-  void add_element(int64_t position, uint32_t i) {
+  // The builder that took it; null when it is no element of a tensor.
+  NestBuilder* add_element(int64_t position, uint32_t i) {
     int64_t number = 0;
     for (size_t p = 0; p < number_digits_; ++p) {
       const uint16_t digit = digits_[p][i];
-      if (digit >= base_) return;
+      if (digit >= base_) return nullptr;
       number += digit * number_weights_[p];
     }
     const auto index = tensor_of(number);
-    if (!index) return;
+    if (!index) return nullptr;
     const ProbedTensor& tensor = schema_.tensors()[*index];
     Coordinate coord{};
     size_t p = number_digits_;
@@ -183,15 +252,17 @@ class Decoder {
       int64_t weight = 1;
       for (int k = 0; k < tensor.digits[at]; ++k, ++p, weight *= base_) {
         const uint16_t digit = digits_[p][i];
-        if (digit >= base_) return;
+        if (digit >= base_) return nullptr;
         coord[at] += digit * weight;
       }
-      if (coord[at] >= tensor.shape[at]) return;
+      if (coord[at] >= tensor.shape[at]) return nullptr;
     }
     for (; p < cursors_.size(); ++p) {
-      if (digits_[p][i] != schema_.spare(tensor, static_cast<int>(p))) return;
+      if (digits_[p][i] != schema_.spare(tensor, static_cast<int>(p))) return nullptr;
     }
-    builder(*index).add(position, coord, -1, 0, 1);
+    NestBuilder& to = builder(*index);
+    to.add(position, coord, -1, 0, 1);
+    return &to;
   }
 
   void expand(const Cursor& cursor, uint32_t count, std::vector<uint16_t>* digits) const {

@@ -105,12 +105,23 @@ bool sort_out(const Nest& nest, const TensorInfo& info, const ProbedTensor& tens
   return true;
 }
 
+bool inside(const std::vector<Piece>& pieces, const TensorInfo& info) {
+  const std::vector<int64_t> shape = info.unit_shape();
+  return std::all_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
+    for (int d = 0; d < piece.box.rank(); ++d) {
+      if (piece.box.dim(d).last() >= shape[static_cast<size_t>(d)]) return false;
+    }
+    return true;
+  });
+}
+
 }  // namespace
 
 bool lift(const Nest& nest, const TensorInfo& info, const ProbedTensor& tensor, uint32_t index,
           uint32_t buffer, uint32_t element_bytes, int64_t max_pieces, std::vector<Piece>* out) {
   Loops loops;
   if (!sort_out(nest, info, tensor, element_bytes, &loops)) return false;
+  std::vector<Piece> pieces_made;
   int64_t pieces = 1;
   for (const Level& level : loops.written_out) {
     const auto product = checked_mul(pieces, level.count);
@@ -140,8 +151,11 @@ bool lift(const Nest& nest, const TensorInfo& info, const ProbedTensor& tensor, 
     auto box = Box::make(std::span(dims).first(static_cast<size_t>(tensor.rank)));
     if (!box.ok()) return false;
     piece.box = *box;
-    out->push_back(piece);
+    pieces_made.push_back(piece);
   }
+  // A claim may reach beyond its tensor; nothing is read there.
+  if (!inside(pieces_made, info)) return false;
+  out->insert(out->end(), pieces_made.begin(), pieces_made.end());
   return true;
 }
 

@@ -98,6 +98,7 @@ void NestBuilder::start(int64_t position, const std::array<int64_t, kMaxRank>& c
 
 void NestBuilder::add(int64_t position, const std::array<int64_t, kMaxRank>& coord, int dim,
                       int64_t step, int64_t count) {
+  period_.length = 0;
   Level& by = leaf_.by;
   if (by.count == 0) return start(position, coord, dim, step, count);
   if (count == 1) {
@@ -117,6 +118,21 @@ void NestBuilder::add(int64_t position, const std::array<int64_t, kMaxRank>& coo
   start(position, coord, dim, step, count);
 }
 
+void NestBuilder::repeat(int64_t times) {
+  // What is pending below the loop that turned has only just begun, as it had a period ago.
+  const auto advance = [&](Pending* pending) {
+    if (pending->by.count == 0) return;
+    pending->nest.position += period_.length * times;
+    if (period_.dim >= 0) {
+      pending->nest.coord[static_cast<size_t>(period_.dim)] += period_.step * times;
+    }
+  };
+  advance(&leaf_);
+  for (size_t stage = 0; stage < period_.stage; ++stage) advance(&stages_[stage]);
+  stages_[period_.stage].by.count += times;
+  period_.length = 0;
+}
+
 void NestBuilder::flush_leaf() {
   if (leaf_.by.count == 0) return;
   const Nest nest = merged(leaf_.nest, leaf_.by);
@@ -132,7 +148,11 @@ void NestBuilder::push(size_t stage, const Nest& nest) {
   if (stage == stages_.size()) stages_.push_back({});
   Pending& pending = stages_[stage];
   if (pending.by.count != 0) {
-    if (same_levels(pending.nest, nest) && extend(&pending, nest.coord, nest.position)) return;
+    if (same_levels(pending.nest, nest) && extend(&pending, nest.coord, nest.position)) {
+      const Level& by = pending.by;
+      if (by.count >= 3) period_ = {stage, by.pitch, by.step, by.dim};
+      return;
+    }
     flush(stage);
   }
   // flush() may have moved the stages.

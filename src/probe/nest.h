@@ -41,6 +41,17 @@ class NestBuilder {
            int64_t count);
   // Also takes nests that were made before, in any order.
   void add(const Nest& nest) { push(0, nest); }
+  // Set when the last add() made some loop turn once more (at least for the third time): so many
+  // elements ago the builder was in the same state, `step` back in dimension `dim`.
+  struct Period {
+    size_t stage = 0;
+    int64_t length = 0;
+    int64_t step = 0;
+    int dim = -1;
+  };
+  const Period* period() const { return period_.length > 0 ? &period_ : nullptr; }
+  // As if the elements of the last period() were added `times` more, each time a period further.
+  void repeat(int64_t times);
   // All that was added. The builder is empty again.
   std::vector<Nest> take();
 
@@ -57,6 +68,7 @@ class NestBuilder {
   void push(size_t stage, const Nest& nest);
   void flush(size_t stage);
 
+  Period period_;
   Pending leaf_;  // of single elements
   std::vector<Pending> stages_;
   std::vector<Nest> done_;

@@ -173,6 +173,24 @@ TEST(Loaders, PacksInFourLevels) {
   EXPECT_EQ(expect_learnt(&world, load), 4u * 2);
 }
 
+// Many periods in each block of the buffer, whole and cut, and a neighbour that goes on by chance.
+TEST(Loaders, PacksLargeMatrices) {
+  World world(
+      {{"even", kBF16, {256, 256}}, {"odd", kBF16, {210, 99}}, {"bytes", kF8E4M3, {96, 160}}});
+  world.add("even", kBF16, {2 * 256 * 256});
+  world.add("odd", kBF16, {210 * 99 + 256 * 256});
+  world.add("bytes", kF8E4M3, {96 * 160});
+  const auto load = [](const World::Fetch& get, World* to) {
+    const Array even = get("even");
+    to->store("even", tiled(even, 16, 2));
+    to->store("even", tiled(transpose(even, {1, 0}), 4, 8), 256 * 256);
+    to->store("odd", tiled(get("odd"), 7, 3));
+    to->store("odd", tiled(flip(even, 0), 2, 2), 210 * 99);
+    to->store("bytes", tiled(get("bytes"), 4, 4));
+  };
+  EXPECT_LE(expect_learnt(&world, load), 300u);
+}
+
 TEST(Loaders, PacksInOddTiles) {
   World world({{"w", kBF16, {45, 33 * 3}}});
   world.add("packed", kBF16, {45 * 33 * 3});
