@@ -49,9 +49,8 @@ class Decoder {
     for (const std::vector<Segment>& segments : planes) {
       cursors_.push_back({segments.data(), segments.data() + segments.size(), 0});
     }
-    for (size_t i = 0, weight = 1; i < number_digits_; ++i, weight *= base_) {
-      number_weights_.push_back(static_cast<int64_t>(weight));
-    }
+    int64_t weight = 1;
+    for (size_t i = 0; i < number_digits_; ++i, weight *= base_) number_weights_.push_back(weight);
   }
 
   std::vector<TensorNests> run() {
