@@ -96,6 +96,7 @@ WB_API const char* wb_version(void) WB_NOEXCEPT;
 typedef struct wb_job wb_job;             /* this process's membership in one training run */
 typedef struct wb_table wb_table;         /* all checkpoint tensors of a model */
 typedef struct wb_layout wb_layout;       /* what one worker holds or needs, and where */
+typedef struct wb_probe wb_probe;         /* the learning of a layout from a loader */
 typedef struct wb_publisher wb_publisher; /* a trainer rank */
 typedef struct wb_receiver wb_receiver;   /* a rollout worker */
 
@@ -328,8 +329,243 @@ WB_API wb_code wb_layout_buffer(const wb_layout* layout, uint32_t index,
  * publisher or receiver checks the same; this tells earlier. */
 WB_API wb_code wb_layout_check(const wb_layout* layout, wb_role role) WB_NOEXCEPT;
 
+/* Pieces and extras, in the order in which they were added. */
+WB_API wb_code wb_layout_piece_count(const wb_layout* layout, size_t* pieces) WB_NOEXCEPT;
+WB_API wb_code wb_layout_extra_count(const wb_layout* layout, size_t* extras) WB_NOEXCEPT;
+
+/* `piece->struct_size` is set by the caller; all arrays are given. Its pointers live until this
+ * thread's next call of it. */
+WB_API wb_code wb_layout_piece(const wb_layout* layout, size_t index, wb_piece* piece) WB_NOEXCEPT;
+
+typedef struct wb_extra {
+  size_t struct_size;
+  const char* name;
+  uint32_t buffer;
+  wb_extra_kind kind;
+  uint64_t offset;
+  uint64_t bytes;
+} wb_extra;
+
+/* As wb_layout_piece(). */
+WB_API wb_code wb_layout_extra(const wb_layout* layout, size_t index, wb_extra* extra) WB_NOEXCEPT;
+
+/* 32 hexadecimal digits over the whole mapping: table, buffers, pieces, extras; not where the
+ * memory lies. NULL on error. Lives until this thread's next call of it. */
+WB_API const char* wb_layout_digest(const wb_layout* layout) WB_NOEXCEPT;
+
+/* Writes table, buffers, pieces and extras as a layout file, which appears complete or not at all;
+ * a regular file of that name is replaced. */
+WB_API wb_code wb_layout_save(const wb_layout* layout, const char* path) WB_NOEXCEPT;
+
+/* The layout of a file that wb_layout_save() or `weightbridge layout --out` wrote, and its table.
+ * Its buffers have no memory yet. WB_BAD_DATA for what is malformed or was changed. */
+WB_API wb_code wb_layout_load(const char* path, wb_table** table, wb_layout** layout) WB_NOEXCEPT;
+
+/* Where two layouts of one worker differ, in coordinates of the checkpoint, as JSON: {"equal": ...,
+ * "differences": [...]}. Two layouts are equal when they bind the same elements to the same bytes,
+ * however that is cut into pieces. NULL on error; WB_MISMATCH: other tables. Lives until this
+ * thread's next call of it. */
+WB_API const char* wb_layout_diff(const wb_layout* a, const wb_layout* b) WB_NOEXCEPT;
+
 /* Publishers and receivers keep what they need of their layout. */
 WB_API wb_code wb_layout_free(wb_layout* layout) WB_NOEXCEPT;
+
+/* ---- Probing -------------------------------------------------------------------------------- */
+
+/* Learns a worker's layout from its own loader: the loader runs a few times over probe tensors,
+ * whose values say where they come from, and the buffers are read back. docs/probing.md.
+ *
+ *   wb_probe_create(table, options, &probe);
+ *   wb_probe_add_buffer(probe, &buffer, &index);            for each live tensor of the worker
+ *   for (;;) {
+ *     wb_probe_begin_pass(probe, &pass);
+ *     if (pass.kind == WB_PASS_DONE) break;
+ *     if (pass.kind == WB_PASS_LOAD)   ... load what wb_probe_view_of(probe, 0, 1, 2, ...) gives
+ *     if (pass.kind == WB_PASS_RELOAD) ... load the real weights
+ *     wb_probe_end_pass(probe, places, count);              the live tensors, listed again
+ *   }
+ *   wb_probe_summary_of(probe, &summary);  wb_probe_layout(probe, &layout);
+ *   wb_probe_free(probe);
+ *
+ * When the loader fails, or a call from the first begin_pass on does: wb_probe_abort(). Between
+ * the first wb_probe_begin_pass() and WB_PASS_DONE (or abort) the buffers hold probe values: nobody
+ * may use them. Buffers are host memory. One thread at a time, except wb_probe_view_of(). */
+
+typedef int32_t wb_probe_restore;
+enum {
+  WB_RESTORE_BACKUP = 1, /* all buffers are copied before the first pass and put back after the
+                            last, or at abort; the default */
+  WB_RESTORE_RELOAD = 2  /* the caller loads the real weights at the end (WB_PASS_RELOAD), or after
+                            abort; only bytes that the loader does not write are copied aside */
+};
+
+typedef struct wb_probe_options {
+  size_t struct_size;
+  wb_probe_restore restore; /* 0: WB_RESTORE_BACKUP */
+  uint32_t threads;         /* that read the buffers; 0: one per core, at most 8 */
+  const char* backup_dir;   /* the backup is an unnamed file in this folder; NULL: in memory */
+  uint64_t max_bytes;       /* memory for what is read back, the backup apart; 0: a tenth of the
+                               buffers and 64 MiB. What is too irregular to be kept in it counts as
+                               computed; WB_NO_MEMORY when the probe tensors do not fit */
+  uint64_t seed;            /* of the random values; the result does not depend on it */
+} wb_probe_options;
+
+/* A probe tensor: what the checkpoint tensor `name` holds in this pass. Not dense: a stride may be
+ * 0 or shorter than the elements below it (overlapping). A loader that needs dense tensors gets a
+ * copy. Not to be written. This struct will not change. */
+typedef struct wb_probe_view {
+  const char* name;
+  wb_dtype dtype; /* of the tensor; WB_U8 for F4 and F6 */
+  uint32_t rank;
+  const int64_t* shape;  /* of the tensor, in elements; for F4 and F6 the last dimension in bytes */
+  const int64_t* stride; /* bytes, never negative */
+  const void* data;
+} wb_probe_view;
+
+typedef int32_t wb_pass_kind;
+enum {
+  WB_PASS_LOAD = 1,   /* run the loader over the probe tensors */
+  WB_PASS_RELOAD = 2, /* run the loader over the real weights */
+  WB_PASS_DONE = 3    /* the buffers are as before, the result is there */
+};
+
+typedef struct wb_probe_pass {
+  size_t struct_size;
+  wb_pass_kind kind;
+  uint32_t index; /* 0, 1, 2, ... */
+  uint32_t count; /* passes in all, WB_PASS_DONE not counted */
+  int32_t reserved;
+  const char* what; /* "tensor number", "coordinate 1", "check", ...; lives as long as the probe */
+} wb_probe_pass;
+
+/* A live tensor as it is now. This struct will not change. */
+typedef struct wb_probe_place {
+  const char* name;
+  const void* data;
+  uint64_t bytes;
+} wb_probe_place;
+
+/* `options` may be NULL. WB_UNSUPPORTED when an index of this table needs more than 48 bits. */
+WB_API wb_code wb_probe_create(const wb_table* table, const wb_probe_options* options,
+                               wb_probe** probe) WB_NOEXCEPT;
+
+/* A live tensor with its memory, before the first pass. The memory stays where it is until the
+ * probe is freed, unless an end_pass was told that it is gone. A buffer that lies inside another
+ * one (tied weights, views) becomes its alias and is no buffer of the layout. `index` (may be NULL)
+ * counts the calls: 0, 1, 2, ... */
+WB_API wb_code wb_probe_add_buffer(wb_probe* probe, const wb_buffer* buffer,
+                                   uint32_t* index) WB_NOEXCEPT;
+
+/* Prepares the next pass; `pass->struct_size` is set by the caller. The first call copies the
+ * backup. WB_INVALID_ARGUMENT: two buffers share some bytes but neither lies inside the other;
+ * WB_NO_MEMORY: the buffers are as before. */
+WB_API wb_code wb_probe_begin_pass(wb_probe* probe, wb_probe_pass* pass) WB_NOEXCEPT;
+
+/* Tensor `index` of the table in this pass; any order, any number of times, from any thread. What
+ * `data` points to stays until the probe is freed, also for a loader that keeps references. The
+ * other pointers live as long as the probe. WB_FAILED_PRECONDITION outside of a WB_PASS_LOAD. */
+WB_API wb_code wb_probe_view_of(const wb_probe* probe, size_t index,
+                                wb_probe_view* view) WB_NOEXCEPT;
+
+/* Reads the buffers. `places`: the live tensors, listed again by the caller (in any order);
+ * WB_MISMATCH names one that moved, is gone or is new. NULL with 0: the caller vouches that their
+ * memory is where it was. WB_MISMATCH also for a loader that is not deterministic: it names the
+ * tensor and the buffer. */
+WB_API wb_code wb_probe_end_pass(wb_probe* probe, const wb_probe_place* places,
+                                 size_t count) WB_NOEXCEPT;
+
+/* Ends the probing early and puts back what is in the backup. `reload` (may be NULL) becomes 1 when
+ * the caller must load the real weights (WB_RESTORE_RELOAD), else 0. May be called at any time. */
+WB_API wb_code wb_probe_abort(wb_probe* probe, int32_t* reload) WB_NOEXCEPT;
+
+/* Every byte of every buffer is of one kind. */
+typedef int32_t wb_byte_kind;
+enum {
+  WB_BYTES_COPIED = 1,    /* bits of one checkpoint element: a piece of the layout */
+  WB_BYTES_CAST = 2,      /* one checkpoint element in another dtype: no raw read can fill it */
+  WB_BYTES_UNTOUCHED = 3, /* the loader does not write it */
+  WB_BYTES_CONSTANT = 4,  /* the loader writes the same value whatever the weights are (padding) */
+  WB_BYTES_COMPUTED = 5   /* the loader writes what depends on the weights, but is no copy */
+};
+
+/* `count` ranges of `bytes` bytes, `pitch` bytes apart. This struct will not change. */
+typedef struct wb_probe_range {
+  uint32_t buffer; /* index in the layout; its name: wb_layout_buffer() */
+  wb_byte_kind kind;
+  uint64_t offset;
+  uint64_t bytes;
+  uint64_t count;
+  uint64_t pitch;
+} wb_probe_range;
+
+/* Where the elements of one checkpoint tensor went. This struct will not change. */
+typedef struct wb_probe_homes {
+  const char* name;  /* lives as long as the probe */
+  uint64_t elements; /* = no_home + one_home + more_homes; F4 and F6 count units */
+  uint64_t no_home;  /* nowhere as bits: dropped, cast or computed with; to be staged and loaded */
+  uint64_t one_home;
+  uint64_t more_homes;
+  uint64_t cast; /* of those without a home: found in another dtype */
+} wb_probe_homes;
+
+/* This struct will not change. */
+typedef struct wb_probe_alias {
+  const char* name;  /* of the buffer that is none of the layout; lives as long as the probe */
+  const char* owner; /* of the buffer it lies in */
+  uint64_t offset;   /* bytes, in the owner */
+} wb_probe_alias;
+
+typedef struct wb_probe_summary {
+  size_t struct_size;
+  uint64_t buffer_bytes; /* aliases not counted; the sum of the next five */
+  uint64_t copied_bytes;
+  uint64_t cast_bytes;
+  uint64_t untouched_bytes;
+  uint64_t constant_bytes;
+  uint64_t computed_bytes;
+  uint64_t elements; /* of all checkpoint tensors; the sum of the next three */
+  uint64_t no_home;
+  uint64_t one_home;
+  uint64_t more_homes;
+  size_t buffers; /* of the layout */
+  size_t pieces;
+  size_t ranges;  /* that are not copied: wb_probe_range_at() */
+  size_t aliases; /* wb_probe_alias_at() */
+  uint64_t passes;
+  uint64_t backup_bytes;
+  uint64_t peak_bytes; /* memory taken at once, the backup apart */
+  uint64_t load_ns;    /* in the caller's hands: from begin_pass to end_pass */
+  uint64_t read_ns;    /* reading the buffers */
+  uint64_t solve_ns;   /* from digits to pieces, and their verification */
+  const char* digest;  /* of the layout; lives as long as the probe */
+} wb_probe_summary;
+
+/* The next five: WB_FAILED_PRECONDITION before WB_PASS_DONE. */
+WB_API wb_code wb_probe_summary_of(const wb_probe* probe, wb_probe_summary* summary) WB_NOEXCEPT;
+
+/* In order of buffers and offsets. What no range names is copied. */
+WB_API wb_code wb_probe_range_at(const wb_probe* probe, size_t index,
+                                 wb_probe_range* range) WB_NOEXCEPT;
+
+/* Tensor `index` of the table. */
+WB_API wb_code wb_probe_homes_of(const wb_probe* probe, size_t index,
+                                 wb_probe_homes* homes) WB_NOEXCEPT;
+
+WB_API wb_code wb_probe_alias_at(const wb_probe* probe, size_t index,
+                                 wb_probe_alias* alias) WB_NOEXCEPT;
+
+/* The learnt layout, bound to the buffers' memory: for wb_publisher_create() and
+ * wb_receiver_create(). Copied bytes are pieces; zero padding is WB_ZERO_FILL, other constants and
+ * untouched bytes are WB_UNMAPPED, computed and cast bytes are WB_COMPUTED, so that a pull names
+ * them. A layout of its own: free it. */
+WB_API wb_code wb_probe_layout(const wb_probe* probe, wb_layout** layout) WB_NOEXCEPT;
+
+/* The whole result as JSON: by name what is not copied and which tensors have elements without a
+ * home. NULL on error. Lives until this thread's next call of it. */
+WB_API const char* wb_probe_report(const wb_probe* probe) WB_NOEXCEPT;
+
+/* Aborts a probing that is not done. */
+WB_API wb_code wb_probe_free(wb_probe* probe) WB_NOEXCEPT;
 
 /* ---- Publisher ------------------------------------------------------------------------------ */
 

@@ -12,12 +12,13 @@ class Help(harness.Case):
     def test_the_command_says_what_it_can_do(self):
         result = run("--help")
         self.assertEqual(result.returncode, 0)
-        for word in ("demo", "layout", "plan", "simulate", "store", "publish", "pull", "doctor",
-                     "Examples", "Exit codes"):
+        for word in ("demo", "layout", "layout-diff", "plan", "simulate", "store", "publish", "pull",
+                     "doctor", "Examples", "Exit codes"):
             self.assertIn(word, result.stdout)
 
     def test_each_subcommand_has_an_example(self):
-        for command in ("demo", "layout", "plan", "simulate", "store", "publish", "pull", "doctor"):
+        for command in ("demo", "layout", "layout-diff", "plan", "simulate", "store", "publish",
+                        "pull", "doctor"):
             with self.subTest(command):
                 result = run(command, "--help")
                 self.assertEqual(result.returncode, 0)
