@@ -231,6 +231,22 @@ enum class EventKind : wb_event_kind {
   kTorn = WB_EVENT_TORN,
   kSourceLost = WB_EVENT_SOURCE_LOST,
 };
+enum class RestoreMode : wb_probe_restore {
+  kBackup = WB_RESTORE_BACKUP,
+  kReload = WB_RESTORE_RELOAD,
+};
+enum class PassKind : wb_pass_kind {
+  kLoad = WB_PASS_LOAD,
+  kReload = WB_PASS_RELOAD,
+  kDone = WB_PASS_DONE,
+};
+enum class ByteKind : wb_byte_kind {
+  kCopied = WB_BYTES_COPIED,
+  kCast = WB_BYTES_CAST,
+  kUntouched = WB_BYTES_UNTOUCHED,
+  kConstant = WB_BYTES_CONSTANT,
+  kComputed = WB_BYTES_COMPUTED,
+};
 enum class LogLevel : std::int32_t {
   kDebug = WB_LOG_DEBUG,
   kInfo = WB_LOG_INFO,
@@ -382,6 +398,7 @@ class Table {
   wb_table* get() const { return handle_.get(); }
 
  private:
+  friend class Layout;
   explicit Table(wb_table* handle) : handle_(handle) {}
   std::unique_ptr<wb_table, detail::Freer<wb_table, wb_table_free>> handle_;
 };
@@ -408,8 +425,25 @@ struct Piece {
   std::vector<std::int64_t> stride = {};  // bytes
 };
 
+// Bytes of a buffer that no piece covers.
+struct Extra {
+  std::string name;
+  std::uint32_t buffer = 0;
+  ExtraKind kind = ExtraKind::kUnmapped;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
 class Layout {
  public:
+  // A layout file, and its table.
+  static Result<std::pair<Table, Layout>> load(const std::string& path) {
+    wb_table* table = nullptr;
+    wb_layout* handle = nullptr;
+    const wb_code code = wb_layout_load(path.c_str(), &table, &handle);
+    if (code != WB_OK) return Status::of(code);
+    return std::pair(Table(table), Layout(handle));
+  }
   static Result<Layout> create(const Table& table) {
     wb_layout* handle = nullptr;
     const wb_code code = wb_layout_create(table.get(), &handle);
@@ -513,14 +547,249 @@ class Layout {
     }
     return all;
   }
+  Result<std::vector<Piece>> pieces() const {
+    std::size_t count = 0;
+    const wb_code code = wb_layout_piece_count(get(), &count);
+    if (code != WB_OK) return Status::of(code);
+    std::vector<Piece> all;
+    for (std::size_t i = 0; i < count; ++i) {
+      wb_piece raw{};
+      raw.struct_size = sizeof raw;
+      if (const wb_code got = wb_layout_piece(get(), i, &raw); got != WB_OK) {
+        return Status::of(got);
+      }
+      all.push_back({raw.tensor,
+                     raw.buffer,
+                     {raw.start, raw.start + raw.rank},
+                     {raw.count, raw.count + raw.rank},
+                     {raw.step, raw.step + raw.rank},
+                     raw.offset,
+                     {raw.stride, raw.stride + raw.rank}});
+    }
+    return all;
+  }
+  Result<std::vector<Extra>> extras() const {
+    std::size_t count = 0;
+    const wb_code code = wb_layout_extra_count(get(), &count);
+    if (code != WB_OK) return Status::of(code);
+    std::vector<Extra> all;
+    for (std::size_t i = 0; i < count; ++i) {
+      wb_extra raw{};
+      raw.struct_size = sizeof raw;
+      if (const wb_code got = wb_layout_extra(get(), i, &raw); got != WB_OK) {
+        return Status::of(got);
+      }
+      all.push_back(
+          {raw.name, raw.buffer, static_cast<ExtraKind>(raw.kind), raw.offset, raw.bytes});
+    }
+    return all;
+  }
+  Result<std::string> digest() const { return text(wb_layout_digest(get())); }
+  Status save(const std::string& path) const {
+    return Status::of(wb_layout_save(get(), path.c_str()));
+  }
+  // JSON: see wb_layout_diff().
+  static Result<std::string> diff(const Layout& a, const Layout& b) {
+    return text(wb_layout_diff(a.get(), b.get()));
+  }
   wb_layout* get() const { return handle_.get(); }
 
  private:
+  friend class Probe;
+  static Result<std::string> text(const char* of_library) {
+    if (of_library == nullptr) return Status::of(wb_last_error()->code);
+    return std::string(of_library);
+  }
   static const std::int64_t* data_or_null(const std::vector<std::int64_t>& values) {
     return values.empty() ? nullptr : values.data();
   }
   explicit Layout(wb_layout* handle) : handle_(handle) {}
   std::unique_ptr<wb_layout, detail::Freer<wb_layout, wb_layout_free>> handle_;
+};
+
+// ---- Probing -----------------------------------------------------------------------------------
+
+struct ProbeOptions {
+  RestoreMode restore = RestoreMode::kBackup;
+  std::uint32_t threads = 0;    // 0: one per core, at most 8
+  std::string backup_dir = {};  // "": in memory
+  std::uint64_t max_bytes = 0;  // 0: a tenth of the buffers and 64 MiB
+  std::uint64_t seed = 0;
+};
+
+struct ProbePass {
+  PassKind kind = PassKind::kDone;
+  std::uint32_t index = 0;
+  std::uint32_t count = 0;
+  std::string_view what;  // lives as long as the probe
+};
+
+// The live tensors as they are after a load.
+struct ProbePlace {
+  std::string name;
+  const void* data = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+// The values of one checkpoint tensor in one pass; everything it points to lives as long as the
+// probe. Strides are bytes and may be 0.
+struct ProbeView {
+  std::string_view name;
+  DType dtype = DType::kU8;
+  std::span<const std::int64_t> shape;
+  std::span<const std::int64_t> stride;
+  const std::byte* data = nullptr;
+
+  // Calls visit(pointer to element) in row-major order: a dense copy, for example.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    std::vector<std::int64_t> index(shape.size(), 0);
+    for (const std::int64_t extent : shape) {
+      if (extent == 0) return;
+    }
+    const std::byte* at = data;
+    for (;;) {
+      visit(at);
+      std::size_t d = shape.size();
+      while (d > 0) {
+        at += stride[d - 1];
+        if (++index[d - 1] < shape[d - 1]) break;
+        at -= stride[d - 1] * shape[d - 1];
+        index[--d] = 0;
+      }
+      if (d == 0) return;
+    }
+  }
+};
+
+struct ProbeHomes {
+  std::string name;
+  std::uint64_t elements = 0;
+  std::uint64_t no_home = 0;
+  std::uint64_t one_home = 0;
+  std::uint64_t more_homes = 0;
+  std::uint64_t cast = 0;
+};
+
+// Learns a layout from a loader; run() does it all:
+//   auto probe = Probe::create(table, {}).value();
+//   for (const Buffer& buffer : live_tensors) probe.add_buffer(buffer).value();
+//   probe.run(load, list).or_throw();
+//   Layout layout = probe.layout().value();
+class Probe {
+ public:
+  static Result<Probe> create(const Table& table, const ProbeOptions& options) {
+    const wb_probe_options raw{
+        sizeof(wb_probe_options), static_cast<wb_probe_restore>(options.restore),
+        options.threads,          detail::text_or_null(options.backup_dir),
+        options.max_bytes,        options.seed};
+    wb_probe* handle = nullptr;
+    const wb_code code = wb_probe_create(table.get(), &raw, &handle);
+    if (code != WB_OK) return Status::of(code);
+    std::size_t tensors = 0;
+    if (const wb_code got = wb_table_count(table.get(), &tensors); got != WB_OK) {
+      (void)wb_probe_free(handle);
+      return Status::of(got);
+    }
+    return Probe(handle, tensors);
+  }
+
+  Result<std::uint32_t> add_buffer(const Buffer& buffer) {
+    const wb_buffer raw{sizeof(wb_buffer),
+                        buffer.name.c_str(),
+                        static_cast<wb_dtype>(buffer.dtype),
+                        static_cast<std::uint32_t>(buffer.shape.size()),
+                        buffer.shape.data(),
+                        buffer.data,
+                        buffer.bytes};
+    std::uint32_t index = 0;
+    const wb_code code = wb_probe_add_buffer(get(), &raw, &index);
+    if (code != WB_OK) return Status::of(code);
+    return index;
+  }
+  Result<ProbePass> begin_pass() {
+    wb_probe_pass raw{};
+    raw.struct_size = sizeof raw;
+    const wb_code code = wb_probe_begin_pass(get(), &raw);
+    if (code != WB_OK) return Status::of(code);
+    return ProbePass{static_cast<PassKind>(raw.kind), raw.index, raw.count, raw.what};
+  }
+  std::size_t tensor_count() const { return tensors_; }
+  Result<ProbeView> view(std::size_t tensor) const {
+    wb_probe_view raw{};
+    const wb_code code = wb_probe_view_of(get(), tensor, &raw);
+    if (code != WB_OK) return Status::of(code);
+    return ProbeView{raw.name, static_cast<DType>(raw.dtype), std::span(raw.shape, raw.rank),
+                     std::span(raw.stride, raw.rank), static_cast<const std::byte*>(raw.data)};
+  }
+  // Without places the caller vouches that nothing moved.
+  Status end_pass(const std::optional<std::vector<ProbePlace>>& places = std::nullopt) {
+    std::vector<wb_probe_place> raw;
+    if (!places) return Status::of(wb_probe_end_pass(get(), nullptr, 0));
+    for (const ProbePlace& place : *places) {
+      raw.push_back({place.name.c_str(), place.data, place.bytes});
+    }
+    if (raw.empty()) raw.reserve(1);  // not NULL: nothing is live any more
+    return Status::of(wb_probe_end_pass(get(), raw.data(), raw.size()));
+  }
+  // Whether the real weights must be loaded now.
+  Result<bool> abort() {
+    std::int32_t reload = 0;
+    const wb_code code = wb_probe_abort(get(), &reload);
+    if (code != WB_OK) return Status::of(code);
+    return reload != 0;
+  }
+
+  // All passes. `load(probe, pass)` runs the loader and returns a Status; `list()` gives the live
+  // tensors as std::vector<ProbePlace>. After an error, also one of `load`, the probing is aborted;
+  // with RestoreMode::kReload the real weights are then to be loaded.
+  template <typename Load, typename List>
+  Status run(Load load, List list) {
+    for (;;) {
+      const Result<ProbePass> pass = begin_pass();
+      Status status = pass.status();
+      if (status.ok() && pass->kind == PassKind::kDone) return status;
+      if (status.ok()) status = load(*this, *pass);
+      if (status.ok()) status = end_pass(list());
+      if (status.ok()) continue;
+      (void)abort();
+      return status;
+    }
+  }
+
+  Result<wb_probe_summary> summary() const {
+    wb_probe_summary raw{};
+    raw.struct_size = sizeof raw;
+    const wb_code code = wb_probe_summary_of(get(), &raw);
+    if (code != WB_OK) return Status::of(code);
+    return raw;
+  }
+  Result<wb_probe_range> range(std::size_t index) const {
+    wb_probe_range raw{};
+    const wb_code code = wb_probe_range_at(get(), index, &raw);
+    if (code != WB_OK) return Status::of(code);
+    return raw;
+  }
+  Result<ProbeHomes> homes(std::size_t tensor) const {
+    wb_probe_homes raw{};
+    const wb_code code = wb_probe_homes_of(get(), tensor, &raw);
+    if (code != WB_OK) return Status::of(code);
+    return ProbeHomes{raw.name, raw.elements, raw.no_home, raw.one_home, raw.more_homes, raw.cast};
+  }
+  Result<Layout> layout() const {
+    wb_layout* handle = nullptr;
+    const wb_code code = wb_probe_layout(get(), &handle);
+    if (code != WB_OK) return Status::of(code);
+    return Layout(handle);
+  }
+  // JSON.
+  Result<std::string> report() const { return Layout::text(wb_probe_report(get())); }
+  wb_probe* get() const { return handle_.get(); }
+
+ private:
+  Probe(wb_probe* handle, std::size_t tensors) : handle_(handle), tensors_(tensors) {}
+  std::unique_ptr<wb_probe, detail::Freer<wb_probe, wb_probe_free>> handle_;
+  std::size_t tensors_;
 };
 
 // ---- Job ---------------------------------------------------------------------------------------

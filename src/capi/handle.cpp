@@ -63,6 +63,8 @@ const char* kind_name(Kind kind) {
       return "publisher";
     case Kind::kReceiver:
       return "receiver";
+    case Kind::kProbe:
+      return "probe";
   }
   return "object";
 }

@@ -11,7 +11,14 @@
 
 namespace wb::capi {
 
-enum class Kind : uint8_t { kJob = 1, kTable = 2, kLayout = 3, kPublisher = 4, kReceiver = 5 };
+enum class Kind : uint8_t {
+  kJob = 1,
+  kTable = 2,
+  kLayout = 3,
+  kPublisher = 4,
+  kReceiver = 5,
+  kProbe = 6
+};
 
 // Never null. Throws std::bad_alloc; kNoMemory when a million handles are open.
 Result<void*> insert_handle(Kind kind, std::shared_ptr<void> object);

@@ -24,6 +24,8 @@ Result<uint64_t> dense_bytes(const TensorInfo& info) {
   return table->bytes();
 }
 
+}  // namespace
+
 Result<BufferInfo> buffer_info(const wb_buffer& given) {
   WB_RETURN_IF_ERROR(not_null(given.name, "the buffer's name"));
   WB_ASSIGN_OR_RETURN(TensorInfo info,
@@ -37,8 +39,6 @@ Result<BufferInfo> buffer_info(const wb_buffer& given) {
   return BufferInfo{std::move(info.name), info.dtype, std::move(info.shape),
                     given.bytes == 0 ? need : given.bytes};
 }
-
-}  // namespace
 
 Result<TensorInfo> tensor_info(const char* name, wb_dtype dtype, uint32_t rank,
                                const int64_t* shape) {
@@ -200,6 +200,35 @@ Result<wb_buffer> LayoutObject::describe(uint32_t buffer) const {
 Status LayoutObject::check(LayoutRole role) const {
   const std::lock_guard lock(mutex_);
   return check_layout(table_->table, layout_, role);
+}
+
+WorkerLayout LayoutObject::layout() const {
+  const std::lock_guard lock(mutex_);
+  return layout_;
+}
+
+size_t LayoutObject::piece_count() const {
+  const std::lock_guard lock(mutex_);
+  return layout_.pieces.size();
+}
+
+size_t LayoutObject::extra_count() const {
+  const std::lock_guard lock(mutex_);
+  return layout_.extras.size();
+}
+
+Result<Piece> LayoutObject::piece(size_t index) const {
+  const std::lock_guard lock(mutex_);
+  if (index < layout_.pieces.size()) return layout_.pieces[index];
+  return Status(Code::kInvalidArgument,
+                "piece " + std::to_string(index) + " of " + std::to_string(layout_.pieces.size()));
+}
+
+Result<Extra> LayoutObject::extra(size_t index) const {
+  const std::lock_guard lock(mutex_);
+  if (index < layout_.extras.size()) return layout_.extras[index];
+  return Status(Code::kInvalidArgument,
+                "extra " + std::to_string(index) + " of " + std::to_string(layout_.extras.size()));
 }
 
 Result<BoundLayout> LayoutObject::bound() const {

@@ -30,6 +30,9 @@ struct BoundLayout {
   std::vector<BoundBuffer> buffers;
 };
 
+// What a wb_buffer says of a buffer; its memory apart.
+Result<BufferInfo> buffer_info(const wb_buffer& given);
+
 class LayoutObject {
  public:
   static constexpr Kind kKind = Kind::kLayout;
@@ -47,6 +50,13 @@ class LayoutObject {
   size_t count() const;
   Result<wb_buffer> describe(uint32_t buffer) const;
   Status check(LayoutRole role) const;
+  const TensorTable& table() const { return table_->table; }
+  // A copy: the layout may change meanwhile.
+  WorkerLayout layout() const;
+  size_t piece_count() const;
+  size_t extra_count() const;
+  Result<Piece> piece(size_t index) const;
+  Result<Extra> extra(size_t index) const;
   // kFailedPrecondition names the first buffer without memory.
   Result<BoundLayout> bound() const;
 

@@ -8,6 +8,8 @@
 #include "capi/layout.h"
 #include "capi/piece.h"
 #include "capi/sized.h"
+#include "layout/layout_diff.h"
+#include "layout/layout_file.h"
 #include "layout/model_config.h"
 #include "layout/rules.h"
 #include "layout/safetensors.h"
@@ -177,6 +179,95 @@ wb_code wb_layout_check(const wb_layout* layout, wb_role role) WB_NOEXCEPT {
       return wb::Status(wb::Code::kInvalidArgument, "role " + std::to_string(role) + " is none");
     }
     return object->check(role == WB_SOURCE ? wb::LayoutRole::kSource : wb::LayoutRole::kReceiver);
+  });
+}
+
+wb_code wb_layout_piece_count(const wb_layout* layout, size_t* pieces) WB_NOEXCEPT {
+  return guarded([&]() -> wb::Status {
+    WB_RETURN_IF_ERROR(not_null(pieces, "pieces"));
+    WB_ASSIGN_OR_RETURN(const auto object, find<LayoutObject>(layout));
+    *pieces = object->piece_count();
+    return wb::Status();
+  });
+}
+
+wb_code wb_layout_extra_count(const wb_layout* layout, size_t* extras) WB_NOEXCEPT {
+  return guarded([&]() -> wb::Status {
+    WB_RETURN_IF_ERROR(not_null(extras, "extras"));
+    WB_ASSIGN_OR_RETURN(const auto object, find<LayoutObject>(layout));
+    *extras = object->extra_count();
+    return wb::Status();
+  });
+}
+
+wb_code wb_layout_piece(const wb_layout* layout, size_t index, wb_piece* piece) WB_NOEXCEPT {
+  return guarded([&]() -> wb::Status {
+    WB_ASSIGN_OR_RETURN(const auto object, find<LayoutObject>(layout));
+    WB_ASSIGN_OR_RETURN(const wb::Piece known, object->piece(index));
+    thread_local PieceView view;
+    return write_sized(view.show(object->table()[known.tensor], known), piece, "piece");
+  });
+}
+
+wb_code wb_layout_extra(const wb_layout* layout, size_t index, wb_extra* extra) WB_NOEXCEPT {
+  return guarded([&]() -> wb::Status {
+    WB_ASSIGN_OR_RETURN(const auto object, find<LayoutObject>(layout));
+    thread_local wb::Extra kept;
+    WB_ASSIGN_OR_RETURN(kept, object->extra(index));
+    const wb_extra view{sizeof(wb_extra), kept.name.c_str(),
+                        kept.buffer,      static_cast<wb_extra_kind>(kept.kind),
+                        kept.offset,      kept.bytes};
+    return write_sized(view, extra, "extra");
+  });
+}
+
+const char* wb_layout_digest(const wb_layout* layout) WB_NOEXCEPT {
+  thread_local std::string kept;
+  return guarded_string(&kept, [&]() -> wb::Result<std::string> {
+    WB_ASSIGN_OR_RETURN(const auto object, find<LayoutObject>(layout));
+    return wb::layout_digest(object->table(), object->layout()).hex();
+  });
+}
+
+wb_code wb_layout_save(const wb_layout* layout, const char* path) WB_NOEXCEPT {
+  return guarded([&]() -> wb::Status {
+    WB_RETURN_IF_ERROR(not_null(path, "path"));
+    WB_ASSIGN_OR_RETURN(const auto object, find<LayoutObject>(layout));
+    return wb::save_layout(path, object->table(), object->layout());
+  });
+}
+
+wb_code wb_layout_load(const char* path, wb_table** table, wb_layout** layout) WB_NOEXCEPT {
+  return guarded([&]() -> wb::Status {
+    WB_RETURN_IF_ERROR(not_null(table, "table"));
+    *table = nullptr;
+    WB_RETURN_IF_ERROR(not_null(layout, "layout"));
+    *layout = nullptr;
+    WB_RETURN_IF_ERROR(not_null(path, "path"));
+    WB_ASSIGN_OR_RETURN(wb::LayoutFile file, wb::load_layout(path));
+    auto object = std::make_shared<TableObject>(std::move(file.table));
+    WB_RETURN_IF_ERROR(publish_handle(object, table));
+    const wb::Status status = publish_handle(
+        std::make_shared<LayoutObject>(std::move(object), std::move(file.layout)), layout);
+    if (!status.ok()) {
+      (void)remove_handle(TableObject::kKind, *table);
+      *table = nullptr;
+    }
+    return status;
+  });
+}
+
+const char* wb_layout_diff(const wb_layout* a, const wb_layout* b) WB_NOEXCEPT {
+  thread_local std::string kept;
+  return guarded_string(&kept, [&]() -> wb::Result<std::string> {
+    WB_ASSIGN_OR_RETURN(const auto first, find<LayoutObject>(a));
+    WB_ASSIGN_OR_RETURN(const auto second, find<LayoutObject>(b));
+    if (first->table().digest() != second->table().digest()) {
+      return wb::Status(wb::Code::kMismatch, "the layouts are of different tensor tables");
+    }
+    WB_ASSIGN_OR_RETURN(const auto differences,
+                        wb::diff_layouts(first->table(), first->layout(), second->layout()));
+    return wb::differences_json(first->table(), differences);
   });
 }
 

@@ -114,4 +114,22 @@ Result<std::optional<Piece>> make_piece(const TensorTable& table, const wb_piece
   return std::optional<Piece>(piece);
 }
 
+wb_piece PieceView::show(const TensorInfo& tensor, const Piece& piece) {
+  tensor_ = tensor.name;
+  const int64_t unit = dtype_info(tensor.dtype).unit_elements;
+  for (int d = 0; d < piece.box.rank(); ++d) {
+    const auto dim = static_cast<size_t>(d);
+    const Progression& p = piece.box.dim(d);
+    // Units of a packed type are as many elements side by side; only dense ranges come in units.
+    const int64_t elements = d + 1 == piece.box.rank() ? unit : 1;
+    start_[dim] = p.start * elements;
+    count_[dim] = p.count * elements;
+    step_[dim] = p.step;
+    stride_[dim] = piece.stride[dim];
+  }
+  return {sizeof(wb_piece), tensor_.c_str(), piece.buffer, static_cast<uint32_t>(piece.box.rank()),
+          start_.data(),    count_.data(),   step_.data(), piece.offset,
+          stride_.data()};
+}
+
 }  // namespace wb::capi

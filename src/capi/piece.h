@@ -2,8 +2,10 @@
 // (units, checked boxes).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/status.h"
 #include "layout/tensor_table.h"
@@ -18,5 +20,15 @@ Result<TensorInfo> tensor_info(const char* name, wb_dtype dtype, uint32_t rank,
 
 // Nothing for the whole of a tensor that has no elements. The buffer's index is not checked.
 Result<std::optional<Piece>> make_piece(const TensorTable& table, const wb_piece& given);
+
+// A piece as the C ABI shows it; its arrays belong to the view.
+class PieceView {
+ public:
+  wb_piece show(const TensorInfo& tensor, const Piece& piece);
+
+ private:
+  std::string tensor_;
+  std::array<int64_t, kMaxRank> start_{}, count_{}, step_{}, stride_{};
+};
 
 }  // namespace wb::capi

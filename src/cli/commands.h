@@ -14,6 +14,7 @@ struct RankOptions;
 
 void add_demo(CLI::App& app, int* exit);
 void add_layout(CLI::App& app, int* exit);
+void add_layout_diff(CLI::App& app, int* exit);
 void add_plan(CLI::App& app, int* exit);
 void add_store(CLI::App& app, int* exit);
 void add_publish(CLI::App& app, int* exit);

@@ -8,6 +8,8 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/reporter.h"
+#include "layout/layout_diff.h"
+#include "layout/layout_file.h"
 #include "layout/model_config.h"
 #include "layout/rules.h"
 #include "layout/safetensors.h"
@@ -21,15 +23,9 @@ struct LayoutOptions {
   std::string model;
   std::string side;
   uint32_t rank = 0;
+  std::string out;
   bool json = false;
 };
-
-// "0:128" or, with a step, "0:128:2", as in Python.
-std::string text_of(const Progression& p) {
-  std::string text = fmt::format("{}:{}", p.start, p.last() + 1);
-  if (p.step != 1) text += fmt::format(":{}", p.step);
-  return text;
-}
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::string text;
@@ -105,12 +101,8 @@ void print_text(const LayoutOptions& options, const TensorTable& table,
     out += fmt::format("{}  {} {}  {}\n", buffer.name, dtype_info(buffer.dtype).name,
                        shape_text(buffer.shape), human_bytes(static_cast<double>(buffer.bytes)));
     for (const Piece* piece : pieces[i]) {
-      std::string ranges;
-      for (int d = 0; d < piece->box.rank(); ++d) {
-        ranges += (d == 0 ? "" : ", ") + text_of(piece->box.dim(d));
-      }
-      out +=
-          fmt::format("  byte {:>10}  {}[{}]\n", piece->offset, table[piece->tensor].name, ranges);
+      out += fmt::format("  byte {:>10}  {}\n", piece->offset,
+                         box_text(table[piece->tensor].name, piece->box));
     }
     for (const Extra* extra : extras[i]) {
       out += fmt::format("  byte {:>10}  {} ({}, {})\n", extra->offset, extra->name,
@@ -137,6 +129,9 @@ Status show(const LayoutOptions& options) {
                       lay_out(spec, config, checkpoint.table, options.rank));
   // Stricter than a source needs: a layout from rules has no byte twice on either side.
   WB_RETURN_IF_ERROR(check_layout(checkpoint.table, layout, LayoutRole::kReceiver));
+  if (!options.out.empty()) {
+    WB_RETURN_IF_ERROR(save_layout(options.out, checkpoint.table, layout));
+  }
   if (options.json) {
     std::cout << layout_json(options, checkpoint.table, layout).dump(1) << std::endl;
   } else {
@@ -160,6 +155,7 @@ void add_layout(CLI::App& app, int* exit) {
       ->required();
   command->add_option("--side", options->side, "SPEC, e.g. fsdp:shards=4")->required();
   command->add_option("--rank", options->rank, "Rank in the SPEC's world")->required();
+  command->add_option("--out", options->out, "Also write a layout file, for layout-diff");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, exit] {
     const Status status = show(*options);

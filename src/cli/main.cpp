@@ -29,6 +29,7 @@ int run(int argc, char** argv) {
   app.footer(kFooter);
   wb::cli::add_demo(app, &exit);
   wb::cli::add_layout(app, &exit);
+  wb::cli::add_layout_diff(app, &exit);
   wb::cli::add_plan(app, &exit);
   wb::cli::add_store(app, &exit);
   wb::cli::add_publish(app, &exit);

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "probe/sorted_axes.h"
+
 namespace wb::probe {
 namespace {
 
@@ -55,8 +57,8 @@ bool holds(const Piece& piece, const TensorInfo& info, const std::byte* data, ui
   const DTypeInfo& type = dtype_info(info.dtype);
   const bool packed = type.unit_elements != 1;
   const size_t unit = packed ? type.unit_bytes : element;
-  std::array<Axis, kMaxRank> axes;
-  size_t used = 0;
+  // The innermost loop walks the buffer in its order.
+  SortedAxes<Axis> axes;
   const std::byte* want = view.data;
   for (int d = 0; d < piece.box.rank(); ++d) {
     const auto dim = static_cast<size_t>(d);
@@ -64,12 +66,12 @@ bool holds(const Piece& piece, const TensorInfo& info, const std::byte* data, ui
     const bool counts_units = packed && d == piece.box.rank() - 1;
     const int64_t stride = view.stride[dim] * (counts_units ? type.unit_bytes : 1);
     want += p.start * stride;
-    if (p.count > 1) axes[used++] = {p.count, piece.stride[dim], p.step * stride};
+    if (p.count == 1) continue;
+    axes.insert({p.count, piece.stride[dim], p.step * stride},
+                [](const Axis& a, const Axis& b) { return std::abs(a.have) < std::abs(b.have); });
   }
   const std::byte* have = data + piece.offset;
-  // The innermost loop walks the buffer in its order.
-  std::sort(axes.begin(), axes.begin() + static_cast<ptrdiff_t>(used),
-            [](const Axis& a, const Axis& b) { return std::abs(a.have) < std::abs(b.have); });
+  const size_t used = axes.size();
   const Axis inner = used == 0 ? Axis() : axes[0];
   std::array<int64_t, kMaxRank> at{};
   for (;;) {

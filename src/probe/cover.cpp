@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstdlib>
 
+#include "probe/sorted_axes.h"
+
 namespace wb::probe {
 namespace {
 
@@ -28,15 +30,15 @@ void Cover::set(uint64_t first, uint64_t count) {
 }
 
 void Cover::add(const Piece& piece, uint32_t unit, uint32_t element) {
-  std::array<Axis, kMaxRank> axes;
-  size_t used = 0;
+  SortedAxes<Axis> axes;
   for (int d = 0; d < piece.box.rank(); ++d) {
     const int64_t count = piece.box.dim(d).count;
     if (count == 1) continue;
-    axes[used++] = {count, piece.stride[static_cast<size_t>(d)] / element};
+    axes.insert(
+        {count, piece.stride[static_cast<size_t>(d)] / element},
+        [](const Axis& a, const Axis& b) { return std::abs(a.stride) < std::abs(b.stride); });
   }
-  std::sort(axes.begin(), axes.begin() + static_cast<ptrdiff_t>(used),
-            [](const Axis& a, const Axis& b) { return std::abs(a.stride) < std::abs(b.stride); });
+  const size_t used = axes.size();
   // Neighbouring elements are set together.
   int64_t run = unit / element;
   size_t outer = 0;

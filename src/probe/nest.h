@@ -48,7 +48,7 @@ class NestBuilder {
   // `count` nests that differ by a level.
   struct Pending {
     Nest nest;
-    Level by;  // by.count is the number of nests; 0: nothing pending
+    Level by{0, 0, 0, -1};  // by.count is the number of nests; 0: nothing is pending
   };
 
   void start(int64_t position, const std::array<int64_t, kMaxRank>& coord, int dim, int64_t step,

@@ -40,7 +40,7 @@ Status for_each_index(size_t count, unsigned threads, const std::function<Status
   helpers.reserve(wanted);
   for (size_t i = 1; i < wanted; ++i) {
     try {
-      const GuestThread quiet;
+      const SignalsBlocked quiet;
       helpers.emplace_back(run);
     } catch (const std::system_error&) {
       break;  // fewer threads do the same work

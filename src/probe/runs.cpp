@@ -11,10 +11,12 @@ namespace {
 
 // More runs than this in a block cost more than a reference to the block.
 constexpr size_t kMaxRunsPerBlock = 32;
-// Blocks of its own that a plane of a buffer may keep, besides a share of all its blocks: a layout
-// made of tiles needs a few (one per phase of the tile), noise needs all.
-constexpr uint64_t kOwnBlocks = 64;
-constexpr uint64_t kOwnShare = 32;
+// Of all blocks of a plane of a buffer, the share that may be kept for it in any case.
+constexpr uint64_t kOwnShare = 128;
+// The fair share of the store that it may take besides: a layout made of tiles needs a few blocks,
+// one per phase of the tile, where noise needs all.
+constexpr uint64_t kLeastFair = 4;
+constexpr uint64_t kMostFair = 64;
 
 using Digits = std::array<uint16_t, kBlockDigits>;
 
@@ -69,18 +71,23 @@ bool write_runs(const Digits& digits, size_t count, Writer* writer) {
 
 }  // namespace
 
+BlockStore::BlockStore(uint64_t max_bytes, uint64_t users)
+    : max_bytes_(max_bytes),
+      fair_share_(std::clamp(max_bytes / kBlockBytes / std::max<uint64_t>(users, 1), kLeastFair,
+                             kMostFair)) {}
+
 std::optional<uint32_t> BlockStore::find_or_add(const uint16_t* digits, bool may_add, bool* added) {
   *added = false;
-  const size_t bytes = kBlockDigits * sizeof(uint16_t);
-  const uint64_t hash = digest_of(std::span(reinterpret_cast<const std::byte*>(digits), bytes)).low;
+  const uint64_t hash =
+      digest_of(std::span(reinterpret_cast<const std::byte*>(digits), kBlockBytes)).low;
   const std::lock_guard lock(mutex_);
   const auto [begin, end] = by_hash_.equal_range(hash);
   for (auto it = begin; it != end; ++it) {
-    if (std::memcmp(blocks_[it->second].get(), digits, bytes) == 0) return it->second;
+    if (std::memcmp(blocks_[it->second].get(), digits, kBlockBytes) == 0) return it->second;
   }
-  if (!may_add || this->bytes() + bytes > max_bytes_) return std::nullopt;
+  if (!may_add || bytes() + kBlockBytes > max_bytes_) return std::nullopt;
   auto block = std::make_unique<uint16_t[]>(kBlockDigits);
-  std::memcpy(block.get(), digits, bytes);
+  std::memcpy(block.get(), digits, kBlockBytes);
   const auto number = static_cast<uint32_t>(blocks_.size());
   blocks_.push_back(std::move(block));
   by_hash_.emplace(hash, number);
@@ -110,8 +117,7 @@ size_t run_length(const uint16_t* digits, size_t count) {
     std::memcpy(halves, &wrong, sizeof halves);
     if ((halves[0] | halves[1]) != 0) break;
   }
-  while (length < count &&
-         static_cast<uint16_t>(digits[length] - digits[length - 1]) == step) {
+  while (length < count && static_cast<uint16_t>(digits[length] - digits[length - 1]) == step) {
     ++length;
   }
   return length;
@@ -122,7 +128,7 @@ std::vector<Segment> read_segments(const Coding& coding, const std::byte* elemen
   Writer writer;
   Digits digits;
   const size_t element = element_bytes(coding.dtype);
-  uint64_t own_left = std::max(kOwnBlocks, count / kBlockDigits / kOwnShare);
+  uint64_t own_left = blocks->fair_share() + count / kBlockDigits / kOwnShare;
   for (uint64_t at = 0; at < count; at += kBlockDigits) {
     const size_t here = static_cast<size_t>(std::min<uint64_t>(kBlockDigits, count - at));
     read_digits(coding, elements + at * element, here, mask, digits.data());

@@ -16,6 +16,7 @@
 namespace wb::probe {
 
 inline constexpr size_t kBlockDigits = 4096;
+inline constexpr size_t kBlockBytes = kBlockDigits * sizeof(uint16_t);
 
 // `count` digits: start, start + step, ... modulo 2^16, or those of a block plus `start`.
 struct Segment {
@@ -30,17 +31,21 @@ struct Segment {
 // Blocks of all planes and buffers. Any thread.
 class BlockStore {
  public:
-  explicit BlockStore(uint64_t max_bytes) : max_bytes_(max_bytes) {}
+  // `users`: how many planes of buffers share it.
+  BlockStore(uint64_t max_bytes, uint64_t users);
 
   // The number of a block with these kBlockDigits digits. If there is none yet, it is kept when
   // `may_add` and the store is not full; *added tells.
   std::optional<uint32_t> find_or_add(const uint16_t* digits, bool may_add, bool* added);
   // Not while others add.
   const uint16_t* block(uint32_t number) const { return blocks_[number].get(); }
-  uint64_t bytes() const { return blocks_.size() * kBlockDigits * sizeof(uint16_t); }
+  uint64_t bytes() const { return blocks_.size() * kBlockBytes; }
+  // Blocks that one user may keep whatever its size.
+  uint64_t fair_share() const { return fair_share_; }
 
  private:
   const uint64_t max_bytes_;
+  const uint64_t fair_share_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<uint16_t[]>> blocks_;
   std::unordered_multimap<uint64_t, uint32_t> by_hash_;

@@ -45,9 +45,8 @@ Result<Schema> Schema::make(const TensorTable& table, bool half) {
   for (const TensorInfo& info : table.tensors()) {
     elements += info.bytes() / element_bytes(info.dtype);  // the table bounds its bytes
     if (elements >> kMaxIndexBits != 0) {
-      return Status(Code::kUnsupported,
-                    "probing numbers at most 2^48 elements; with tensor '" + info.name +
-                        "' the table has more")
+      return Status(Code::kUnsupported, "probing numbers at most 2^48 elements; with tensor '" +
+                                            info.name + "' the table has more")
           .with_tensor(info.name);
     }
     ProbedTensor tensor = probed(info);
@@ -107,8 +106,7 @@ PlaneField Schema::field(const ProbedTensor& tensor, int plane) const {
 std::string Schema::plane_name(int plane) const {
   int number_digits = 0;
   for (const int digits : number_digits_) number_digits = std::max(number_digits, digits);
-  return (plane < number_digits ? "tensor number" : "coordinates") +
-         std::string(", digit ") +
+  return (plane < number_digits ? "tensor number" : "coordinates") + std::string(", digit ") +
          std::to_string(plane < number_digits ? plane : plane - number_digits);
 }
 

@@ -39,9 +39,8 @@ int64_t pace(unsigned round, const ProbedTensor& tensor, int dim) {
 
 }  // namespace
 
-Result<std::unique_ptr<IndexViews>> IndexViews::make(const TensorTable& table,
-                                                     const Schema& schema, int plane,
-                                                     uint64_t max_bytes) {
+Result<std::unique_ptr<IndexViews>> IndexViews::make(const TensorTable& table, const Schema& schema,
+                                                     int plane, uint64_t max_bytes) {
   auto made = std::make_unique<IndexViews>();
   for (uint32_t t = 0; t < table.size(); ++t) {
     const ProbedTensor& tensor = schema.tensors()[t];
@@ -90,9 +89,9 @@ Result<std::unique_ptr<IndexViews>> IndexViews::make(const TensorTable& table,
   return made;
 }
 
-Result<std::unique_ptr<ValueViews>> ValueViews::make(const TensorTable& table,
-                                                     const Schema& schema, unsigned round,
-                                                     uint64_t seed, uint64_t max_bytes) {
+Result<std::unique_ptr<ValueViews>> ValueViews::make(const TensorTable& table, const Schema& schema,
+                                                     unsigned round, uint64_t seed,
+                                                     uint64_t max_bytes) {
   auto made = std::make_unique<ValueViews>();
   made->table_ = &table;
   made->schema_ = &schema;
