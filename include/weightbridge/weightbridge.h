@@ -403,8 +403,8 @@ typedef struct wb_probe_options {
   uint32_t threads;         /* that read the buffers; 0: one per core, at most 8 */
   const char* backup_dir;   /* the backup is an unnamed file in this folder; NULL: in memory */
   uint64_t max_bytes;       /* memory for what is read back, the backup apart; 0: a tenth of the
-                               buffers and 64 MiB. WB_NO_MEMORY beyond it: no framework lays out a
-                               model so irregularly */
+                               buffers and 64 MiB. What is too irregular to be kept in it counts as
+                               computed; WB_NO_MEMORY when the probe tensors do not fit */
   uint64_t seed;            /* of the random values; the result does not depend on it */
 } wb_probe_options;
 
@@ -447,9 +447,10 @@ typedef struct wb_probe_place {
 WB_API wb_code wb_probe_create(const wb_table* table, const wb_probe_options* options,
                                wb_probe** probe) WB_NOEXCEPT;
 
-/* A live tensor with its memory, before the first pass. A buffer that lies inside another one (tied
- * weights, views) becomes its alias and is no buffer of the layout. `index` (may be NULL) counts
- * the calls: 0, 1, 2, ... */
+/* A live tensor with its memory, before the first pass. The memory stays where it is until the
+ * probe is freed, unless an end_pass was told that it is gone. A buffer that lies inside another
+ * one (tied weights, views) becomes its alias and is no buffer of the layout. `index` (may be NULL)
+ * counts the calls: 0, 1, 2, ... */
 WB_API wb_code wb_probe_add_buffer(wb_probe* probe, const wb_buffer* buffer,
                                    uint32_t* index) WB_NOEXCEPT;
 
@@ -467,7 +468,7 @@ WB_API wb_code wb_probe_view_of(const wb_probe* probe, size_t index,
 /* Reads the buffers. `places`: the live tensors, listed again by the caller (in any order);
  * WB_MISMATCH names one that moved, is gone or is new. NULL with 0: the caller vouches that their
  * memory is where it was. WB_MISMATCH also for a loader that is not deterministic: it names the
- * tensor and the buffer. WB_NO_MEMORY: see max_bytes. */
+ * tensor and the buffer. */
 WB_API wb_code wb_probe_end_pass(wb_probe* probe, const wb_probe_place* places,
                                  size_t count) WB_NOEXCEPT;
 

@@ -9,13 +9,18 @@
 namespace wb::probe {
 namespace {
 
-// More runs than this in a block cost more than a reference to the block.
-constexpr size_t kMaxRunsPerBlock = 32;
+// With more runs a reference to a block is cheaper, if there is such a block or may be one.
+constexpr size_t kFewRuns = 32;
+// With more runs a block is not written as runs at all.
+constexpr size_t kManyRuns = 256;
+// Of the bytes of a plane, what such blocks may cost, and what they may cost in any case.
+constexpr uint64_t kRunShare = 12;
+constexpr uint64_t kRunBytes = uint64_t{64} << 10;
 // Of all blocks of a plane of a buffer, the share that may be kept for it in any case.
 constexpr uint64_t kOwnShare = 128;
 // The fair share of the store that it may take besides: a layout made of tiles needs a few blocks,
 // one per phase of the tile, where noise needs all.
-constexpr uint64_t kLeastFair = 4;
+constexpr uint64_t kLeastFair = 16;
 constexpr uint64_t kMostFair = 64;
 
 using Digits = std::array<uint16_t, kBlockDigits>;
@@ -49,25 +54,35 @@ class Writer {
   std::vector<Segment> segments_;
 };
 
-// False, and nothing is written, when there are too many runs.
-bool write_runs(const Digits& digits, size_t count, Writer* writer) {
+// The runs of a block; found once, and written if there are few enough.
+class Runs {
+ public:
+  // False when there are more than kManyRuns.
+  bool find(const Digits& digits, size_t count) {
+    used_ = 0;
+    for (size_t at = 0; at < count;) {
+      if (used_ == kManyRuns) return false;
+      const size_t length = run_length(&digits[at], count - at);
+      const int step = length == 1 ? 0 : digits[at + 1] - digits[at];
+      runs_[used_++] = {digits[at], static_cast<uint16_t>(step), static_cast<uint32_t>(length)};
+      at += length;
+    }
+    return true;
+  }
+  size_t size() const { return used_; }
+  void write(Writer* writer) const {
+    for (size_t i = 0; i < used_; ++i) writer->run(runs_[i].start, runs_[i].step, runs_[i].count);
+  }
+
+ private:
   struct Run {
     uint16_t start;
     uint16_t step;
     uint32_t count;
   };
-  std::array<Run, kMaxRunsPerBlock> runs;
-  size_t used = 0;
-  for (size_t at = 0; at < count;) {
-    if (used == kMaxRunsPerBlock) return false;
-    const size_t length = run_length(&digits[at], count - at);
-    const auto step = length == 1 ? 0 : static_cast<uint16_t>(digits[at + 1] - digits[at]);
-    runs[used++] = {digits[at], static_cast<uint16_t>(step), static_cast<uint32_t>(length)};
-    at += length;
-  }
-  for (size_t i = 0; i < used; ++i) writer->run(runs[i].start, runs[i].step, runs[i].count);
-  return true;
-}
+  std::array<Run, kManyRuns> runs_;
+  size_t used_ = 0;
+};
 
 }  // namespace
 
@@ -127,18 +142,30 @@ std::vector<Segment> read_segments(const Coding& coding, const std::byte* elemen
                                    uint16_t mask, BlockStore* blocks) {
   Writer writer;
   Digits digits;
+  Runs runs;
+  uint64_t run_bytes_left = kRunBytes + count * sizeof(uint16_t) / kRunShare;
   const size_t element = element_bytes(coding.dtype);
   uint64_t own_left = blocks->fair_share() + count / kBlockDigits / kOwnShare;
   for (uint64_t at = 0; at < count; at += kBlockDigits) {
     const size_t here = static_cast<size_t>(std::min<uint64_t>(kBlockDigits, count - at));
     read_digits(coding, elements + at * element, here, mask, digits.data());
-    if (write_runs(digits, here, &writer)) continue;
+    const bool countable = runs.find(digits, here);
+    if (countable && runs.size() <= kFewRuns) {
+      runs.write(&writer);
+      continue;
+    }
     const uint16_t start = digits[0];
     for (size_t i = 0; i < here; ++i) digits[i] = static_cast<uint16_t>(digits[i] - start);
     std::fill(digits.begin() + static_cast<ptrdiff_t>(here), digits.end(), uint16_t{0});
     bool added = false;
     const auto number = blocks->find_or_add(digits.data(), own_left > 0, &added);
     if (added) --own_left;
+    const uint64_t cost = runs.size() * sizeof(Segment);
+    if (!number && countable && cost <= run_bytes_left) {
+      run_bytes_left -= cost;
+      runs.write(&writer);
+      continue;
+    }
     writer.block(number.value_or(Segment::kNoise), start, here);
   }
   return writer.take();

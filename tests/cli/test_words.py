@@ -11,11 +11,11 @@ class Help(harness.Case):
     def test_the_command_says_what_it_can_do(self):
         result = run("--help")
         self.assertEqual(result.returncode, 0)
-        for word in ("demo", "layout", "plan", "store", "publish", "pull", "Examples", "Exit codes"):
+        for word in ("demo", "layout", "layout-diff", "plan", "store", "publish", "pull", "Examples", "Exit codes"):
             self.assertIn(word, result.stdout)
 
     def test_each_subcommand_has_an_example(self):
-        for command in ("demo", "layout", "plan", "store", "publish", "pull"):
+        for command in ("demo", "layout", "layout-diff", "plan", "store", "publish", "pull"):
             with self.subTest(command):
                 result = run(command, "--help")
                 self.assertEqual(result.returncode, 0)
