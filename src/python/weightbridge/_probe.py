@@ -199,7 +199,8 @@ def _dense(span: Span, name: str, tensor: Any) -> Span:
 
 def _spans(buffers: Buffers) -> dict[str, Span]:
     # A tensor without elements has no memory: what should be in it shows as having no home.
-    spans = {name: span_of(tensor, name) for name, tensor in (listed := _list(buffers)).items()}
+    listed = _list(buffers)
+    spans = {name: span_of(tensor, name) for name, tensor in listed.items()}
     return {n: _dense(s, n, listed[n]) for n, s in spans.items() if s.elements}
 
 
