@@ -31,9 +31,6 @@ class Life(unittest.TestCase):
         source = {"w": torch.randn(6, 4).bfloat16(), "v": torch.randn(5)}
         table = wb.checkpoint(source)
         have, need = wb.Layout.create(table), wb.Layout.create(table)
-        for name, tensor in source.items():
-            have.add_tensor(name, torch.nn.Parameter(tensor))
-        have = wb.Layout.create(table)
         live = {n: torch.nn.Parameter(t.clone()) for n, t in source.items()}
         for name, parameter in live.items():
             have.add_tensor(name, parameter)
