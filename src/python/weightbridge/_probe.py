@@ -107,6 +107,19 @@ def torch_dtype(dtype: DType) -> Any:
     return getattr(torch, names[dtype])
 
 
+class _Dlpack:
+    """A DLPack capsule as numpy wants it."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
 def _numpy_view(array: Any, dtype: DType) -> Any:
     import numpy
 
@@ -114,7 +127,7 @@ def _numpy_view(array: Any, dtype: DType) -> Any:
         DType.BOOL: "?", DType.I8: "i1", DType.I16: "i2", DType.F16: "f2", DType.I32: "i4",
         DType.F32: "f4", DType.I64: "i8", DType.F64: "f8", DType.C64: "c8",
     }
-    view = numpy.from_dlpack(array)
+    view = numpy.from_dlpack(_Dlpack(array))
     if dtype in plain:
         return view.view(plain[dtype])
     try:
