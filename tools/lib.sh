@@ -16,7 +16,7 @@ build_packages=(
 )
 # ... and what the tests need on top of it.
 test_packages=(
-  binutils clang clang-format-14 clang-tidy-14 etcd-server git libclang-rt-14-dev libgflags-dev
+  binutils clang clang-format-14 libnuma1 python3-dev python3-venv clang-tidy-14 etcd-server git libclang-rt-14-dev libgflags-dev
   libgmock-dev libgtest-dev librapidcheck-dev spin ucx-utils
 )
 

@@ -31,27 +31,26 @@ def tokens(llm):
 
 
 def main(family, tp, versions):
-    import multiprocessing
-    context = multiprocessing.get_context("spawn")
+    if tp == 1:
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    import models
     with tempfile.TemporaryDirectory() as base:
         expected = []
         for seed in range(versions + 1):
-            child = context.Process(target=_fresh, args=(family, tp, seed, base))
-            child.start()
-            child.join()
-            if child.exitcode != 0:
-                sys.exit(f"the fresh load of seed {seed} failed")
-            with open(f"{base}/tokens-{seed}") as file:
-                expected.append(eval(file.read()))
+            llm = engine(models.folder(base, family, seed), tp, False)
+            expected.append(tokens(llm))
+            end(llm)
+        assert len({str(e) for e in expected}) == len(expected), "the versions cannot be told apart"
         _live(family, tp, versions, base, expected)
 
 
-def _fresh(family, tp, seed, base):
-    import models
-    folder = models.folder(base, family, seed)
-    result = tokens(engine(folder, tp, False))
-    with open(f"{base}/tokens-{seed}", "w") as file:
-        file.write(repr(result))
+def end(llm):
+    import gc
+    llm.llm_engine.engine_core.shutdown()
+    del llm
+    gc.collect()
+    from vllm.distributed import cleanup_dist_env_and_memory
+    cleanup_dist_env_and_memory()
 
 
 def _live(family, tp, versions, base, expected):
@@ -75,6 +74,7 @@ def _live(family, tp, versions, base, expected):
                 for mine, new in zip(trainer.parameters(), other.parameters(), strict=True):
                     mine.copy_(new)
             publisher.publish(version)
+            assert tokens(llm) == expected[version - 1], "publishing alone changed the engine"
             llm.start_weight_update()
             llm.update_weights({"update_info": {"version": version}})
             llm.finish_weight_update()
