@@ -34,6 +34,7 @@ def config(family, **changes):
             "n_shared_experts": 1, "moe_intermediate_size": 48, "first_k_dense_replace": 1,
             **changes})
         made.architectures = ["DeepseekV3ForCausalLM"]
+        made.topk_method = "noaux_tc"  # as in the released configurations; vLLM asks for it
     else:
         raise ValueError(family)
     made.dtype = torch.bfloat16

@@ -33,6 +33,9 @@ class Vllm(unittest.TestCase):
             with self.subTest(family=family):
                 self.script("vllm_end_to_end.py", family, 2, 2)
 
+    def test_fsdp_trainer_to_tensor_parallel_vllm(self):
+        self.script("fsdp_to_vllm.py", 2, 5)
+
     def test_layouts_equal_the_rules(self):
         for family in ("llama", "qwen2", "qwen3", "qwen3_moe", "deepseek_v3"):
             for tp in (1, 2):
