@@ -94,7 +94,7 @@ size_t width(wb_dtype dtype) {
 
 // A DLPack array of unsigned integers as wide as the elements, and the dtype that they stand for.
 // It keeps the probe alive: its memory stays for a loader that keeps references.
-nb::tuple view(nb::handle_t<Probe> self, size_t index) {
+nb::typed<nb::tuple, nb::str, int, nb::any> view(nb::handle_t<Probe> self, size_t index) {
   wb_probe_view raw{};
   check(wb_probe_view_of(nb::cast<Probe&>(self).get(), index, &raw));
   const size_t bytes = width(raw.dtype);
@@ -148,7 +148,7 @@ wb_probe_summary raw_summary(const Probe& probe) {
   return raw;
 }
 
-nb::dict summary(const Probe& probe) {
+nb::typed<nb::dict, nb::str, nb::any> summary(const Probe& probe) {
   const wb_probe_summary raw = raw_summary(probe);
   nb::dict all;
   all["buffer_bytes"] = raw.buffer_bytes;
@@ -174,7 +174,7 @@ nb::dict summary(const Probe& probe) {
 }
 
 // buffer, kind, offset, bytes, count, pitch
-nb::list ranges(const Probe& probe) {
+nb::typed<nb::list, nb::any> ranges(const Probe& probe) {
   nb::list all;
   const size_t count = raw_summary(probe).ranges;
   for (size_t i = 0; i < count; ++i) {
@@ -187,7 +187,7 @@ nb::list ranges(const Probe& probe) {
 }
 
 // name, elements, no_home, one_home, more_homes, cast
-nb::list homes(const Probe& probe, const Table& table) {
+nb::typed<nb::list, nb::any> homes(const Probe& probe, const Table& table) {
   size_t count = 0;
   check(wb_table_count(table.get(), &count));
   nb::list all;
@@ -201,7 +201,7 @@ nb::list homes(const Probe& probe, const Table& table) {
 }
 
 // name, owner, offset
-nb::list aliases(const Probe& probe) {
+nb::typed<nb::list, nb::any> aliases(const Probe& probe) {
   nb::list all;
   const size_t count = raw_summary(probe).aliases;
   for (size_t i = 0; i < count; ++i) {

@@ -28,7 +28,7 @@ std::unique_ptr<Publisher> create(const Job& job, const Layout& layout, uint32_t
   return publisher;
 }
 
-nb::dict stats(const Publisher& publisher) {
+nb::typed<nb::dict, nb::str, nb::any> stats(const Publisher& publisher) {
   wb_publisher_stats_t raw{};
   raw.struct_size = sizeof raw;
   check(wb_publisher_stats(publisher.get(), &raw));

@@ -15,6 +15,8 @@ namespace {
 
 class Receiver {
  public:
+  using Outcome = nb::typed<nb::tuple, nb::any, nb::any>;  // error or None, report or None
+
   Receiver(const Job& job, const Layout& layout, const std::string& name, uint32_t index,
            bool staging, bool huge_pages, nb::object on_event, double timeout)
       : on_event_(std::move(on_event)) {
@@ -34,15 +36,15 @@ class Receiver {
     run([&] { return wb_receiver_create(owner, buffers, &options, limit, handle_.out()); });
   }
 
-  // (error or None, report or None): a pull that failed has a report too.
-  nb::tuple pull(int32_t want, uint64_t number, double timeout) {
+  // A pull that failed has a report too.
+  Outcome pull(int32_t want, uint64_t number, double timeout) {
     wb_receiver* const handle = handle_.get();
     const int64_t limit = milliseconds(timeout);
     const wb_pull_report* report = nullptr;
     thrown_.reset();
     const wb_code code =
         released([&] { return wb_receiver_pull(handle, want, number, limit, &report); });
-    nb::tuple result = finish(code, report);
+    Outcome result = finish(code, report);
     if (thrown_.has_value()) {
       nb::python_error error = std::move(*thrown_);
       thrown_.reset();
@@ -52,7 +54,7 @@ class Receiver {
     return result;
   }
 
-  nb::tuple install() {
+  Outcome install() {
     wb_receiver* const handle = handle_.get();
     const wb_pull_report* report = nullptr;
     const wb_code code = released([&] { return wb_receiver_install(handle, &report); });
@@ -68,7 +70,7 @@ class Receiver {
   bool closed() const { return handle_.closed(); }
 
  private:
-  static nb::tuple finish(wb_code code, const wb_pull_report* report) {
+  static Outcome finish(wb_code code, const wb_pull_report* report) {
     return nb::make_tuple(code == WB_OK ? nb::none() : make_error(code),
                           report == nullptr ? nb::object(nb::none()) : nb::object(copy(*report)));
   }

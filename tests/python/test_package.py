@@ -179,6 +179,17 @@ class Errors(unittest.TestCase):
         with self.assertRaises(wb.InvalidArgument):
             layout.add_tensor("w", [1, 2, 3])
 
+    def test_read_only_memory_is_no_target(self):
+        table = table_of(w=torch.zeros(4))
+        array = np.zeros(4, np.float32)
+        array.flags.writeable = False
+        need = wb.Layout.create(table)
+        need.add_tensor("w", array)
+        with job() as one, self.assertRaisesRegex(wb.InvalidArgument, "read-only"):
+            wb.Receiver.create(one, need, name="r", timeout=20)
+        with self.assertRaisesRegex(wb.InvalidArgument, "read-only"):
+            wb.probe(lambda weights: None, table, lambda: {"w": array})
+
     def test_closed_objects_say_so(self):
         one = job()
         one.close()

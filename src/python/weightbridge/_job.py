@@ -195,6 +195,7 @@ class Receiver:
     ) -> Receiver:
         """`name`: unique in the job. `on_event` runs on the pulling thread; what it raises is
         raised by the pull when the library has ended it."""
+        layout._require_writable()
         forward = None
         if on_event is not None:
             call = on_event

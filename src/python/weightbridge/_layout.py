@@ -115,10 +115,10 @@ class Layout:
     ) -> None:
         """A box of `tensor` inside a buffer. Boxes count elements, offset and strides bytes. None:
         the whole tensor, dense, row-major."""
-        self._raw.add_piece(
-            tensor, buffer, *(None if v is None else list(v) for v in (start, count, step)),
-            offset, None if stride is None else list(stride),
+        first, size, pace, strides = (
+            None if v is None else list(v) for v in (start, count, step, stride)
         )
+        self._raw.add_piece(tensor, buffer, first, size, pace, offset, strides)
 
     def add_tensor(self, name: str, data: Any = None) -> int:
         """A buffer that holds the whole of checkpoint tensor `name`, over a tensor's memory. Gives
@@ -202,7 +202,7 @@ class Layout:
         }
         memory = (ctypes.c_ubyte * want.bytes).from_address(want.data)
         memory._weightbridge_layout = self  # type: ignore[attr-defined]
-        flat = numpy.frombuffer(memory, dtype=plain.get(want.dtype, "u1"))
+        flat: Any = numpy.frombuffer(memoryview(memory), dtype=plain.get(want.dtype, "u1"))
         size = 1
         for n in want.shape:
             size *= n
@@ -223,6 +223,12 @@ class Layout:
         result: dict[str, Any] = json.loads(native.Layout.diff(a._raw, b._raw))
         return result
 
+    def _require_writable(self) -> None:
+        for index, tensor in self._tensors.items():
+            if not writable(tensor):
+                name = self.buffers()[index].name
+                raise InvalidArgument(f"buffer {name} is read-only memory", tensor=name)
+
     def _expect(self, name: str, span: Span) -> None:
         for tensor in self.table.tensors():
             if tensor.name == name:
@@ -237,8 +243,3 @@ class Layout:
 
     def __repr__(self) -> str:
         return f"<weightbridge.Layout of {len(self.buffers())} buffers>"
-
-
-def check_writable(name: str, data: Any) -> None:
-    if not writable(data):
-        raise InvalidArgument(f"{name} cannot be written to", tensor=name)

@@ -14,7 +14,7 @@ from . import _weightbridge as native
 from ._checkpoint import Table
 from ._errors import InvalidArgument, Mismatch
 from ._layout import Layout
-from ._tensors import Span, is_torch, span_of
+from ._tensors import Span, is_torch, span_of, writable
 from ._types import DType, itemsize
 
 Buffers = Callable[[], Mapping[str, Any] | Iterable[tuple[str, Any]]]
@@ -88,9 +88,9 @@ class Weights:
 
 
 def _torch_view(array: Any, dtype: DType) -> Any:
-    import torch
+    from torch.utils.dlpack import from_dlpack
 
-    return torch.from_dlpack(array).view(torch_dtype(dtype))
+    return from_dlpack(array).view(torch_dtype(dtype))
 
 
 def torch_dtype(dtype: DType) -> Any:
@@ -245,6 +245,9 @@ def probe(
     if (restore == "reload") != (reload is not None):
         raise InvalidArgument("restore='reload' and reload=... go together")
     spans = _spans(buffers)
+    for name, span in spans.items():
+        if not writable(span.owner):
+            raise InvalidArgument(f"buffer {name} is read-only memory", tensor=name)
     if framework is None:
         torch = sys.modules.get("torch")
         owners = [s.owner for s in spans.values()]

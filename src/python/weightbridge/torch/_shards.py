@@ -135,8 +135,8 @@ def boxes_of(
             )
     local_stride = part.local.stride()
     for combination in itertools.product(*part.runs):
-        start, count = [0] * len(shape), list(shape)
-        at, steps = 0, [0] * len(shape)
+        start, sizes, steps = [0] * len(shape), list(shape), [0] * len(shape)
+        at = 0
         for d, (begin, size, position) in enumerate(combination):
             view, pace = walks.get(d, (-1, 1))
             low = max(0, -(-(begin - first[d]) // pace))
@@ -145,10 +145,10 @@ def boxes_of(
                 low, high = (0, 1) if begin <= first[d] < begin + size else (0, 0)
             else:
                 high = min(high, shape[view])
-                start[view], count[view] = low, high - low
+                start[view], sizes[view] = low, high - low
                 steps[view] = pace * local_stride[d]
             if low >= high:
                 break
             at += (position + first[d] + pace * low - begin) * local_stride[d]
         else:
-            yield Box(tuple(start), tuple(count), at, tuple(steps))
+            yield Box(tuple(start), tuple(sizes), at, tuple(steps))
