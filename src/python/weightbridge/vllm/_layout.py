@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import fnmatch
 import os
@@ -79,6 +80,43 @@ def loader(model: torch.nn.Module, vllm_config: Any) -> Callable[[Weights], None
     return load
 
 
+def fresh_loader(model: torch.nn.Module, vllm_config: Any) -> Callable[[Weights], None]:
+    """Loads a checkpoint as a start of vLLM does, into a second model, and copies that into the
+    live one: twice the model's memory, but it runs all that a start runs. vLLM's reload leaves out
+    the packing of experts on CPU."""
+    from vllm.model_executor.model_loader.utils import (
+        initialize_model,
+        process_weights_after_loading,
+    )
+    from vllm.utils.torch_utils import set_default_torch_dtype
+
+    # Layers register themselves under their names in the configuration: here in a copy of it.
+    config = copy.copy(vllm_config)
+    config.compilation_config = copy.copy(vllm_config.compilation_config)
+    device = vllm_config.device_config.device
+
+    def load(weights: Weights) -> None:
+        config.compilation_config.static_forward_context = {}
+        with set_default_torch_dtype(config.model_config.dtype), torch.device(device):
+            second = initialize_model(config)
+            second.load_weights(iter(weights))
+            process_weights_after_loading(second, config.model_config, torch.device(device))
+        theirs = buffers_of(second)
+        with torch.no_grad():
+            for name, tensor in buffers_of(model).items():
+                tensor.copy_(theirs[name])
+
+    return load
+
+
+def _packs_experts(model: torch.nn.Module) -> bool:
+    from vllm.platforms import current_platform
+
+    return bool(current_platform.is_cpu()) and any(
+        type(layer).__name__ in ("RoutedExperts", "FusedMoE") for layer in model.modules()
+    )
+
+
 def _deriving_layers(model: torch.nn.Module) -> list[torch.nn.Module]:
     """Attention layers: some keep transformed copies of weights (MLA: W_UV, W_UK_T of kv_b_proj),
     which vLLM derives after all other layers are loaded."""
@@ -108,9 +146,10 @@ def layout(
             for layer in layers:
                 layer.process_weights_after_loading(dtype)  # type: ignore[operator]
 
+    make = fresh_loader if _packs_experts(model) else loader
     try:
         probed = probe(
-            loader(model, vllm_config), table, lambda: buffers_of(model),
+            make(model, vllm_config), table, lambda: buffers_of(model),
             restore=restore, reload=reload, backup_dir=backup_dir,
         )
     finally:
