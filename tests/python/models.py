@@ -47,6 +47,9 @@ def make(family, folder, seed=0, **changes):
     made = config(family, **changes)
     torch.manual_seed(seed)
     model = getattr(transformers, made.architectures[0])(made).to(torch.bfloat16)
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if name.endswith("e_score_correction_bias"):
+            tensor.data = torch.randn(tensor.shape)  # fp32 in the released checkpoints
     model.save_pretrained(folder)
     return model
 

@@ -32,9 +32,12 @@ def meta_model(config: Any, dtype: Any = None) -> Any:
         if isinstance(wanted, torch.dtype) and wanted.is_floating_point:
             torch.set_default_dtype(wanted)
         with torch.device("meta"):
-            if cls is not None:
-                return cls(config)
-            return transformers.AutoModel.from_config(config)
+            model = cls(config) if cls is not None else transformers.AutoModel.from_config(config)
+        kept = tuple(getattr(model, "_keep_in_fp32_modules_strict", None) or ())
+        for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+            if tensor.is_floating_point() and set(kept) & set(name.split(".")):
+                tensor.data = tensor.data.float()
+        return model
     finally:
         torch.set_default_dtype(before)
 
