@@ -17,7 +17,8 @@ build_packages=(
 # ... and what the tests need on top of it.
 test_packages=(
   binutils chromium clang clang-format-14 clang-tidy-14 etcd-server git libbenchmark-dev
-  libclang-rt-14-dev libgflags-dev libgmock-dev libgtest-dev librapidcheck-dev shellcheck spin ucx-utils
+  libclang-rt-14-dev libgflags-dev libgmock-dev libgtest-dev libnuma1 librapidcheck-dev python3-dev python3-venv
+  shellcheck spin ucx-utils
 )
 # What tools/rdma-lab needs: the guest runs the host's own programs.
 lab_packages=(

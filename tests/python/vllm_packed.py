@@ -1,0 +1,27 @@
+"""vLLM's CPU kernels keep packed weights out of reach: the layout is refused, with the switch."""
+
+import os
+import tempfile
+
+import vllm_end_to_end
+
+
+def main():
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    import models
+    with tempfile.TemporaryDirectory() as base:
+        folder = models.folder(base, "llama", 0)
+        llm = vllm_end_to_end.engine(folder, 1, True)
+        before = vllm_end_to_end.tokens(llm)
+        try:
+            llm.init_weight_transfer_engine({"init_info": {"store": "http://127.0.0.1:1", "token": "x"}})
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            assert "WEIGHTBRIDGE_VLLM_PREPACK" in text, text
+        else:
+            raise AssertionError("weights in handles were taken for pulled")
+        assert vllm_end_to_end.tokens(llm) == before
+
+
+if __name__ == "__main__":
+    main()
