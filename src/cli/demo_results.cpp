@@ -218,13 +218,6 @@ std::string DemoResults::fault() const {
     }
   });
   if (!fault.empty()) return fault;
-  for (uint64_t trainer = 0; trainer < s.settings.trainers; ++trainer) {
-    const auto held = s.held.find(trainer);
-    if (held == s.held.end() || held->second.value("verified", uint64_t{0}) !=
-                                    held->second.value("expected", uint64_t{1})) {
-      return fmt::format("the memory of trainer-{} was not verified", trainer);
-    }
-  }
   for (uint64_t receiver = 0; receiver < s.settings.receivers; ++receiver) {
     // A rank without bytes has nothing to be torn, so it may also hold the disturbed version.
     const bool empty = s.needs.count(receiver) != 0 && s.needs.at(receiver) == 0;
@@ -237,6 +230,13 @@ std::string DemoResults::fault() const {
       return fmt::format(
           "rollout-{} detected no torn read although the weights changed in the middle of one",
           receiver);
+    }
+  }
+  for (uint64_t trainer = 0; trainer < s.settings.trainers; ++trainer) {
+    const auto held = s.held.find(trainer);
+    if (held == s.held.end() || held->second.value("verified", uint64_t{0}) !=
+                                    held->second.value("expected", uint64_t{1})) {
+      return fmt::format("the memory of trainer-{} was not verified", trainer);
     }
   }
   return {};
