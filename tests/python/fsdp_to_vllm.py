@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 
-import vllm_end_to_end
+import vllm_engine
 
 
 def trainer(rank, world, base, versions):
@@ -87,7 +87,7 @@ def main(tp, versions):
 
         thread = threading.Thread(target=run)
         thread.start()
-        llm = vllm_end_to_end.engine(folder, tp, True)
+        llm = vllm_engine.engine(folder, tp, True)
         store = wait_for(base / "store")
         llm.init_weight_transfer_engine({"init_info": {"store": store, "token": "secret"}})
         got = []
@@ -96,15 +96,15 @@ def main(tp, versions):
             llm.start_weight_update()
             llm.update_weights({"update_info": {"version": version}})
             llm.finish_weight_update()
-            got.append(vllm_end_to_end.tokens(llm))
+            got.append(vllm_engine.tokens(llm))
             write(base / f"go-{version}", "")
         thread.join()
         assert not failed, failed
-        vllm_end_to_end.end(llm)
+        vllm_engine.end(llm)
         for version in range(1, versions + 1):
-            llm = vllm_end_to_end.engine(str(base / f"step-{version}"), tp, False)
-            assert vllm_end_to_end.tokens(llm) == got[version - 1], f"tokens of version {version}"
-            vllm_end_to_end.end(llm)
+            llm = vllm_engine.engine(str(base / f"step-{version}"), tp, False)
+            assert vllm_engine.tokens(llm) == got[version - 1], f"tokens of version {version}"
+            vllm_engine.end(llm)
         assert len({str(g) for g in got}) > 1, "no step changed a token"
     print(f"FSDP2 over 2 ranks to vLLM tp={tp}: {versions} versions, same tokens as a fresh load")
 
