@@ -6,7 +6,6 @@ worker's model, of a fresh load of the same checkpoint; the learnt layout is com
 vLLM is imported once: each case is a fork of this process, and vLLM's workers are forks of the case.
 """
 
-import multiprocessing
 import os
 import re
 import sys
@@ -175,18 +174,15 @@ def _case(text, queue):
 
 
 def main(cases):
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     import torch
     import transformers
     import vllm
-    import vllm.v1.executor.multiproc_executor as executor
     import models
     import weightbridge.torch
     import weightbridge.vllm
     torch.set_num_threads(1)
     _give_experts_their_map()
-    fork = multiprocessing.get_context("fork")
-    executor.get_mp_context = lambda: fork  # on CPU vLLM asks for spawn: 20 s more for each engine
+    fork = vllm_engine.fork_workers()
     failed = False
     for text in cases:
         begin = time.monotonic()

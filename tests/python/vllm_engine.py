@@ -12,6 +12,17 @@ NEW_TOKENS = 12
 LIMIT = 128
 
 
+def fork_workers():
+    """On CPU vLLM spawns its workers, which import it again: 20 s more for each engine. Here they are
+    forks of this process, which holds no threads."""
+    import multiprocessing
+    import vllm.v1.executor.multiproc_executor as executor
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    fork = multiprocessing.get_context("fork")
+    executor.get_mp_context = lambda: fork
+    return fork
+
+
 def engine(folder, tp, transfer, ep=False):
     from vllm import LLM
     from vllm.config import WeightTransferConfig
@@ -21,12 +32,17 @@ def engine(folder, tp, transfer, ep=False):
                enable_prefix_caching=False, seed=0, **options)
 
 
-def tokens(llm):
+def tokens(llm, prompts=PROMPTS):
     from vllm import SamplingParams
-    outputs = llm.generate([{"prompt_token_ids": ids} for ids in PROMPTS],
+    outputs = llm.generate([{"prompt_token_ids": ids} for ids in prompts],
                            SamplingParams(temperature=0, max_tokens=NEW_TOKENS, detokenize=False),
                            use_tqdm=False)
     return [list(o.outputs[0].token_ids) for o in outputs]
+
+
+def tokens_one_by_one(llm):
+    """As a client of a server asks: rounding differs from that of a batch."""
+    return [tokens(llm, [ids])[0] for ids in PROMPTS]
 
 
 def state(llm):
