@@ -1,17 +1,23 @@
-"""FSDP2 ranks in processes of their own make real optimiser steps; vLLM pulls each version over the
-plug point; its tokens are those of a fresh load of what the trainer would save.
+"""FSDP2 ranks in processes of their own make real optimiser steps; each version is pulled by vLLM in
+this process and by `vllm serve` over HTTP (pause, update, resume); tokens are those of a fresh load of
+what the trainer would save.
 
     fsdp_to_vllm.py TP VERSIONS
 """
 
+import json
 import os
 import pathlib
+import signal
+import socket
+import subprocess
 import sys
 import tempfile
-import threading
 import time
+import urllib.error
+import urllib.request
 
-import vllm_end_to_end
+import vllm_engine
 
 
 def trainer(rank, world, base, versions):
@@ -69,45 +75,133 @@ def wait_for(path, timeout=400):
     return path.read_text()
 
 
+class Server:
+    """`vllm serve`, driven over HTTP alone."""
+
+    def __init__(self, folder, tp, log):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.base = f"http://127.0.0.1:{port}"
+        self.log = log
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", folder,
+             "--host", "127.0.0.1", "--port", str(port), "--tensor-parallel-size", str(tp),
+             "--weight-transfer-config", json.dumps({"backend": "weightbridge"}),
+             "--skip-tokenizer-init", "--enable-scale-out", "--enforce-eager", "--dtype", "bfloat16",
+             "--max-model-len", str(vllm_engine.LIMIT), "--no-enable-prefix-caching", "--seed", "0"],
+            stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            env=dict(os.environ, VLLM_SERVER_DEV_MODE="1", VLLM_ENABLE_V1_MULTIPROCESSING="1"))
+
+    def said(self):
+        self.log.seek(0)
+        return self.log.read()[-4000:]
+
+    def ready(self, timeout=300):
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                return self.get("/health")
+            except OSError:
+                if self.process.poll() is not None or time.monotonic() > end:
+                    raise AssertionError(f"vllm serve does not answer:\n{self.said()}") from None
+                time.sleep(0.2)
+
+    def get(self, path):
+        with urllib.request.urlopen(self.base + path, timeout=30) as answer:
+            return answer.read()
+
+    def post(self, path, body=None):
+        request = urllib.request.Request(
+            self.base + path, json.dumps(body or {}).encode(), {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=180) as answer:
+                return json.loads(answer.read() or "null")
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{path}: {error.code} {error.read()[:1000]}\n{self.said()}") from error
+
+    def update(self, version):
+        self.post("/pause?mode=wait")
+        assert json.loads(self.get("/is_paused"))["is_paused"]
+        self.post("/start_weight_update")
+        self.post("/update_weights", {"update_info": {"version": version}})
+        self.post("/finish_weight_update", {"weight_version": str(version)})
+        self.post("/resume")
+        assert json.loads(self.get("/weight_info"))["weight_version"] == str(version)
+
+    def tokens(self):
+        return [self.post("/inference/v1/generate", {
+            "token_ids": ids, "stream": False,
+            "sampling_params": {"temperature": 0, "max_tokens": vllm_engine.NEW_TOKENS,
+                                "detokenize": False}})["choices"][0]["token_ids"]
+                for ids in vllm_engine.PROMPTS]
+
+    def end(self):
+        os.killpg(self.process.pid, signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        finally:
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait(10)
+
+
 def main(tp, versions):
+    vllm_engine.fork_workers()
     import models
-    import ranks
-    if tp == 1:
-        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, open(f"{name}/serve.log", "w+", encoding="utf-8") as log:
         base = pathlib.Path(name)
         folder = models.folder(base, "qwen3", 0)
-        failed = []
-
-        def run():
-            try:
-                ranks.run(trainer, 2, name, versions, timeout=900)
-            except AssertionError as error:
-                failed.append(error)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        llm = vllm_end_to_end.engine(folder, tp, True)
-        store = wait_for(base / "store")
-        llm.init_weight_transfer_engine({"init_info": {"store": store, "token": "secret"}})
-        got = []
+        train = subprocess.Popen([sys.executable, __file__, "train", name, str(versions)])
+        server = Server(folder, tp, log)
+        try:
+            in_process, over_http = pulls(base, folder, server, tp, versions, train)
+        finally:
+            server.end()
+            if train.poll() is None:
+                train.terminate()
+            train.wait(60)
         for version in range(1, versions + 1):
-            wait_for(base / f"ready-{version}")
-            llm.start_weight_update()
-            llm.update_weights({"update_info": {"version": version}})
-            llm.finish_weight_update()
-            got.append(vllm_end_to_end.tokens(llm))
-            write(base / f"go-{version}", "")
-        thread.join()
-        assert not failed, failed
-        vllm_end_to_end.end(llm)
-        for version in range(1, versions + 1):
-            llm = vllm_end_to_end.engine(str(base / f"step-{version}"), tp, False)
-            assert vllm_end_to_end.tokens(llm) == got[version - 1], f"tokens of version {version}"
-            vllm_end_to_end.end(llm)
-        assert len({str(g) for g in got}) > 1, "no step changed a token"
+            llm = vllm_engine.engine(str(base / f"step-{version}"), tp, False)
+            assert vllm_engine.tokens(llm) == in_process[version - 1], f"tokens of version {version}"
+            alone = vllm_engine.tokens_one_by_one(llm)
+            assert alone == over_http[version - 1], f"tokens of version {version} over HTTP"
+            vllm_engine.end(llm)
+        for got in (in_process, over_http):
+            assert len({str(one) for one in got}) > 1, "no step changed a token"
     print(f"FSDP2 over 2 ranks to vLLM tp={tp}: {versions} versions, same tokens as a fresh load")
 
 
+def pulls(base, folder, server, tp, versions, train):
+    """Each version into an engine of this process and into the server, before the trainer goes on."""
+    llm = vllm_engine.engine(folder, tp, True)
+    init = {"init_info": {"store": wait_for(base / "store"), "token": "secret"}}
+    llm.init_weight_transfer_engine(init)
+    server.ready()
+    before = server.tokens()
+    server.post("/init_weight_transfer_engine", init)
+    assert server.tokens() == before, "probing left other weights"
+    in_process, over_http = [], []
+    for version in range(1, versions + 1):
+        wait_for(base / f"ready-{version}")
+        llm.start_weight_update()
+        llm.update_weights({"update_info": {"version": version}})
+        llm.finish_weight_update()
+        in_process.append(vllm_engine.tokens(llm))
+        server.update(version)
+        over_http.append(server.tokens())
+        if version < versions:
+            write(base / f"go-{version}", "")
+    server.post("/shutdown_weight_transfer_engine")
+    vllm_engine.end(llm)
+    write(base / f"go-{versions}", "")
+    assert train.wait(120) == 0, "the trainer"
+    return in_process, over_http
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    if sys.argv[1] == "train":
+        import ranks
+        ranks.run(trainer, 2, sys.argv[2], int(sys.argv[3]), timeout=900)
+    else:
+        main(int(sys.argv[1]), int(sys.argv[2]))

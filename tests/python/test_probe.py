@@ -211,6 +211,45 @@ class Loaders(unittest.TestCase):
         self.assertEqual(probed.homes["a"].more_homes, 48)
         self.assertEqual(float(storage.abs().sum()), 0)
 
+    def test_another_dtype_addition_and_quantising_are_no_copies(self):
+        half = torch.zeros(6, 8, dtype=torch.bfloat16)
+        loaders = {"cast": lambda w: half.copy_(w["a"]),
+                   "added": lambda w: self.fused[:6].copy_(w["a"] + 1),
+                   "quantised": lambda w: self.fused[:6].copy_((w["a"] * 7).round())}
+        for kind, load in loaders.items():
+            with self.subTest(kind=kind):
+                probed = self.probe(load, lambda: dict(self.buffers, half=half))
+                self.assertEqual({h.name for h in probed.homeless}, {"a", "b"})
+                with self.assertRaises(wb.Mismatch):
+                    probed.require_complete()
+        self.assertEqual(float(half.abs().sum()), 0)
+
+    def test_writing_elsewhere_leaves_tensors_without_a_home(self):
+        elsewhere = {}
+        probed = self.probe(lambda weights: elsewhere.update((n, t.clone()) for n, t in weights))
+        self.assertEqual({h.name for h in probed.homeless}, {"a", "b"})
+
+    def test_buffers_that_overlap_in_part(self):
+        flat = self.fused.view(-1)
+        with self.assertRaises(wb.Error) as caught:
+            self.probe(self.good, lambda: {"x": flat[:60], "y": flat[40:]})
+        self.assertRegex(str(caught.exception), "x|y")
+
+    def test_memory_too_small_never_gives_wrong_places(self):
+        try:
+            probed = self.probe(self.good, max_bytes=1)
+        except wb.Error as error:
+            self.assertIn("memory", str(error) + error.code.name.lower())
+        else:
+            self.assertEqual({p.tensor for p in probed.layout.pieces()}
+                             | {h.name for h in probed.homeless}, {"a", "b"})
+
+    def test_absurd_shapes(self):
+        for shape in ((1 << 40, 1 << 40), (-1, 4)):
+            with self.subTest(shape=shape), self.assertRaises((wb.Error, OverflowError, TypeError)):
+                table = wb.checkpoint({"a": (torch.float32, shape)})
+                wb.probe(self.good, table, lambda: self.buffers)
+
     def test_reload_instead_of_a_backup(self):
         def reload():
             self.fused.copy_(self.before[0])

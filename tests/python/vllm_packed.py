@@ -3,7 +3,7 @@
 import os
 import tempfile
 
-import vllm_end_to_end
+import vllm_engine
 
 
 def main():
@@ -11,8 +11,8 @@ def main():
     import models
     with tempfile.TemporaryDirectory() as base:
         folder = models.folder(base, "llama", 0)
-        llm = vllm_end_to_end.engine(folder, 1, True)
-        before = vllm_end_to_end.tokens(llm)
+        llm = vllm_engine.engine(folder, 1, True)
+        before = vllm_engine.tokens(llm)
         try:
             llm.init_weight_transfer_engine({"init_info": {"store": "http://127.0.0.1:1", "token": "x"}})
         except Exception as error:
@@ -20,7 +20,7 @@ def main():
             assert "WEIGHTBRIDGE_VLLM_PREPACK" in text, text
         else:
             raise AssertionError("weights in handles were taken for pulled")
-        assert vllm_end_to_end.tokens(llm) == before
+        assert vllm_engine.tokens(llm) == before
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._layout import Learnt, buffers_of, keep_weights_plain, layout, loader
+from ._layout import Learnt, buffers_of, keep_weights_plain, layout, loader, packs_experts
 
-__all__ = ["Learnt", "buffers_of", "keep_weights_plain", "layout", "loader", "register"]
+__all__ = ["Learnt", "buffers_of", "keep_weights_plain", "layout", "loader", "packs_experts", "register"]
 
 
 def register() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import socket
 from typing import Any
@@ -14,7 +15,7 @@ from vllm.distributed.weight_transfer.base import (
 )
 
 from .._checkpoint import Table, checkpoint
-from .._errors import FailedPrecondition, InvalidArgument
+from .._errors import FailedPrecondition, InvalidArgument, Unavailable
 from .._job import Job, Receiver
 from .._report import PullReport
 from .._types import Want, at_least, exactly, latest
@@ -116,10 +117,12 @@ class WeightBridgeEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
     def shutdown(self) -> None:
         receiver, job = self._receiver, self._job
         self._receiver = self._job = self._learnt = None
-        if receiver is not None:
-            receiver.close()
-        if job is not None:
-            job.close()
+        for one in (receiver, job):
+            try:
+                if one is not None:
+                    one.close()
+            except Unavailable as error:  # the trainers ended first: nobody is left to hear of it
+                logging.getLogger("weightbridge.vllm").warning("leaving the job: %s", error)
 
     def _table(self, init_info: InitInfo) -> Table:
         if init_info.checkpoint:

@@ -109,7 +109,8 @@ def fresh_loader(model: torch.nn.Module, vllm_config: Any) -> Callable[[Weights]
     return load
 
 
-def _packs_experts(model: torch.nn.Module) -> bool:
+def packs_experts(model: torch.nn.Module) -> bool:
+    """Whether a start of vLLM reorders experts for its CPU kernel."""
     from vllm.platforms import current_platform
 
     return bool(current_platform.is_cpu()) and any(
@@ -146,7 +147,7 @@ def layout(
             for layer in layers:
                 layer.process_weights_after_loading(dtype)  # type: ignore[operator]
 
-    make = fresh_loader if _packs_experts(model) else loader
+    make = fresh_loader if packs_experts(model) else loader
     try:
         probed = probe(
             make(model, vllm_config), table, lambda: buffers_of(model),
