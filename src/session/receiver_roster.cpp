@@ -115,7 +115,9 @@ std::vector<FellowReceiver> ReceiverRoster::look_up(const TensorTable& table, De
 
 Status ReceiverRoster::close(Deadline deadline) {
   Status first;
-  if (registration_ != nullptr) first = registration_->close(deadline);
+  // Half of the time at most, so that a store which hangs leaves some for the endpoint.
+  if (registration_ != nullptr)
+    first = registration_->close(deadline.capped(deadline.remaining() / 2));
   if (server_ != nullptr) {
     Status closed = server_->close(deadline);
     if (first.ok()) first = std::move(closed);
