@@ -178,9 +178,7 @@ class PublisherImpl final : public Publisher {
       if (first.ok() && !status.ok()) first = std::move(status);
     };
     // A store that is gone forgets the record by its lease: no reason to keep the memory.
-    // Half of the time at most, so that a store which hangs leaves some for the rest.
-    if (registration_ != nullptr)
-      keep_first(registration_->close(deadline.capped(deadline.remaining() / 2)));
+    if (registration_ != nullptr) keep_first(registration_->close(withdraw_by(deadline)));
     registration_.reset();
     // Handlers use what is torn down next; close() may be called again.
     if (server_ != nullptr) WB_RETURN_IF_ERROR(server_->close(deadline));

@@ -115,9 +115,7 @@ std::vector<FellowReceiver> ReceiverRoster::look_up(const TensorTable& table, De
 
 Status ReceiverRoster::close(Deadline deadline) {
   Status first;
-  // Half of the time at most, so that a store which hangs leaves some for the endpoint.
-  if (registration_ != nullptr)
-    first = registration_->close(deadline.capped(deadline.remaining() / 2));
+  if (registration_ != nullptr) first = registration_->close(withdraw_by(deadline));
   if (server_ != nullptr) {
     Status closed = server_->close(deadline);
     if (first.ok()) first = std::move(closed);
