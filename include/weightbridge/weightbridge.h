@@ -730,7 +730,9 @@ typedef struct wb_pull_report {
 } wb_pull_report;
 
 /* Registers the buffers of `layout` and, with staging, allocates the second set: WB_NO_MEMORY is
- * known here. Does not wait for trainers. */
+ * known here. Does not wait for trainers. Bytes of a buffer that are in no piece and no extra
+ * (padding of an engine) are left as they are: a warning is logged, and "unnamed_bytes" of
+ * wb_receiver_report() counts them. */
 WB_API wb_code wb_receiver_create(wb_job* job, const wb_layout* layout,
                                   const wb_receiver_options* options, int64_t timeout_ms,
                                   wb_receiver** receiver) WB_NOEXCEPT;
@@ -752,7 +754,8 @@ WB_API wb_code wb_receiver_install(wb_receiver* receiver,
 /* As wb_publisher_report(). */
 WB_API const char* wb_receiver_report(const wb_receiver* receiver) WB_NOEXCEPT;
 
-/* Cancels a pull in another thread, then as wb_publisher_close(). */
+/* Cancels a pull in another thread (it ends with WB_CANCELLED, also out of a call to a store or
+ * peer that does not answer), then as wb_publisher_close(). */
 WB_API wb_code wb_receiver_close(wb_receiver* receiver, int64_t timeout_ms) WB_NOEXCEPT;
 
 #ifdef __cplusplus

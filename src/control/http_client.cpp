@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/good_guest.h"
+#include "control/cancel.h"
 #include "control/liveness.h"
 #include "control/resolve.h"
 
@@ -31,6 +32,8 @@ using tcp = asio::ip::tcp;
 using TlsStream = asio::ssl::stream<tcp::socket>;
 
 constexpr uint32_t kMaxHeader = 16u << 10;
+// How long a cancelled call may go on.
+constexpr std::chrono::milliseconds kCancelLook{20};
 
 class TlsTrustImpl final : public TlsTrust {
  public:
@@ -111,6 +114,7 @@ class Connection final : public HttpConnection {
       }
       // On a timeout the read stays pending: the next call goes on waiting for it.
       if (!run(read_done_, deadline)) {
+        if (CancelScope::cancelled()) return error(Code::kCancelled, "the call was cancelled");
         return error(Code::kDeadline, "nothing came from the stream");
       }
       reading_ = false;
@@ -152,6 +156,7 @@ class Connection final : public HttpConnection {
   }
   Status timed_out(std::string_view what) {
     abandon();
+    if (CancelScope::cancelled()) return error(Code::kCancelled, "the call was cancelled");
     return error(Code::kDeadline, what);
   }
   Status read_error(const error_code& e) {
@@ -168,14 +173,16 @@ class Connection final : public HttpConnection {
     return error(Code::kUnavailable, "the connection ended: " + e.message());
   }
 
-  // Runs handlers until `done` or the deadline. What is ready is run even after the deadline, so a
-  // zero deadline asks "has anything come?".
+  // Runs handlers until `done`, the deadline or a cancellation. What is ready is run even after the
+  // deadline, so a zero deadline asks "has anything come?".
   bool run(const bool& done, Deadline deadline) {
     context_.restart();
     context_.poll();
     while (!done) {
+      if (CancelScope::cancelled()) return false;
+      const Deadline slice = CancelScope::possible() ? deadline.capped(kCancelLook) : deadline;
       context_.restart();
-      if (context_.run_one_until(deadline.when()) == 0 && deadline.expired()) return done;
+      if (context_.run_one_until(slice.when()) == 0 && deadline.expired()) return done;
     }
     return true;
   }

@@ -51,8 +51,8 @@ struct HttpReply {
 // One connection, used by one thread at a time.
 class HttpConnection {
  public:
-  // `trust` may be null for an endpoint without TLS. kUnavailable, kDeadline, kUnauthenticated
-  // (certificate refused).
+  // `trust` may be null for an endpoint without TLS. kUnavailable, kDeadline, kCancelled (see
+  // cancel.h; of all calls), kUnauthenticated (certificate refused).
   static Result<std::unique_ptr<HttpConnection>> open(const HttpEndpoint& endpoint,
                                                       std::shared_ptr<TlsTrust> trust,
                                                       Deadline deadline);

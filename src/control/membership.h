@@ -12,6 +12,8 @@
 // older set cannot mix its weights into a new one: it gets kGenerationChanged and may rejoin.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -87,5 +89,12 @@ class Registration {
   virtual Status healthy() const = 0;
   virtual Status close(Deadline deadline) = 0;
 };
+
+// How long a teardown by `deadline` waits for Registration::close(): a store that hangs leaves half
+// of the time for the rest, and is not waited for longer than its lease is worth.
+inline Deadline withdraw_by(Deadline deadline) {
+  return deadline.capped(
+      std::min<Deadline::Clock::duration>(deadline.remaining() / 2, std::chrono::seconds(2)));
+}
 
 }  // namespace wb

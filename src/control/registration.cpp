@@ -1,8 +1,10 @@
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 
 #include "base/thread.h"
+#include "control/cancel.h"
 #include "control/membership.h"
 #include "control/worker_record.h"
 
@@ -12,7 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int64_t kMaxTtl = 3600;
-// One call of the thread; bounds how long closing may have to wait for it.
+// One call of the thread.
 constexpr milliseconds kCallLimit{2000};
 
 // The key and its lease, as the keeping thread knows them. One thread at a time.
@@ -82,7 +84,7 @@ class Keeper final : public Registration {
   Keeper(std::shared_ptr<StoreClient> store, std::string key, std::string value, int64_t ttl)
       : ttl_(ttl), leased_(std::move(store), std::move(key), std::move(value), ttl) {}
 
-  // The lease ends by itself: no network here, and the thread's call in progress is bounded.
+  // The lease ends by itself: no network here, and the thread's call in progress is cancelled.
   ~Keeper() override {
     stop();
     if (thread_.joinable()) thread_.join();
@@ -124,6 +126,7 @@ class Keeper final : public Registration {
   void stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
+    cancelled_ = true;
     changed_.notify_all();
   }
 
@@ -131,6 +134,7 @@ class Keeper final : public Registration {
   milliseconds period() const { return milliseconds(ttl_ * 1000 / 3); }
 
   void run() {
+    const CancelScope scope(&cancelled_);
     std::unique_lock lock(mutex_);
     milliseconds wait = period();
     while (!changed_.wait_for(lock, wait, [this] { return stopping_; })) {
@@ -152,6 +156,7 @@ class Keeper final : public Registration {
   Status status_;
   Deadline::Clock::time_point last_kept_;
   bool stopping_ = false;
+  std::atomic<bool> cancelled_ = false;  // ends the thread's call in progress
   bool ended_ = false;
   bool closed_ = false;
   std::thread thread_;

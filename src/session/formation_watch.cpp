@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/thread.h"
+#include "control/cancel.h"
 
 namespace wb {
 namespace {
@@ -125,6 +126,7 @@ Status FormationWatch::follow() {
 }
 
 void FormationWatch::run() {
+  const CancelScope scope(&stopping_);
   milliseconds retry = kRetryFirst;
   while (!stopping_) {
     const auto begun = Deadline::Clock::now();

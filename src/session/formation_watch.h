@@ -40,7 +40,7 @@ class FormationWatch {
   bool wait_change(uint64_t known, Deadline deadline) const;
   // Takes a record that the caller read itself, so that it is never behind what it knows.
   void offer(const Formation& formation);
-  // Ends the thread: within its polling interval of a tenth of a second plus one store call.
+  // Ends the thread, and its call to the store: within its polling interval of a tenth of a second.
   void stop();
 
  private:

@@ -1,6 +1,7 @@
 #include "session/publisher.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "base/gate.h"
+#include "control/cancel.h"
 #include "control/manifest.h"
 #include "control/membership.h"
 #include "control/peer.h"
@@ -33,7 +35,9 @@ constexpr int64_t kLeaseSeconds = 5;
 constexpr std::chrono::seconds kDestructorWait{5};
 // Slice of a wait for other ranks, so that close() can end it.
 constexpr milliseconds kWaitSlice{200};
-constexpr milliseconds kLeaveWait{1000};
+constexpr milliseconds kLeaveWait{250};
+// After a create() that failed: its deadline may be over, and the lease ends by itself.
+constexpr milliseconds kGiveUpWait{200};
 
 uint64_t ns_since(Clock::time_point begun) {
   return static_cast<uint64_t>(
@@ -82,7 +86,7 @@ class PublisherImpl final : public Publisher {
         gate_(name_) {}
 
   ~PublisherImpl() override {
-    const Status status = close(Deadline::after(kDestructorWait));
+    const Status status = close(Deadline::after(destructor_wait_));
     if (!status.ok()) {
       log_.write(LogLevel::kError, "session", "closing a publisher failed",
                  {{"worker", name_}, {"error", status.to_string()}});
@@ -90,6 +94,13 @@ class PublisherImpl final : public Publisher {
   }
 
   Status start(Deadline deadline) {
+    destructor_wait_ = kGiveUpWait;
+    WB_RETURN_IF_ERROR(set_up(deadline));
+    destructor_wait_ = kDestructorWait;
+    return Status();
+  }
+
+  Status set_up(Deadline deadline) {
     WB_RETURN_IF_ERROR(allocate());
     WB_RETURN_IF_ERROR(register_memory());
     WB_RETURN_IF_ERROR(serve());
@@ -141,6 +152,7 @@ class PublisherImpl final : public Publisher {
 
   Status rejoin(Deadline deadline) override {
     WB_ASSIGN_OR_RETURN(const Gate::Holder inside, gate_.enter());
+    const CancelScope scope(&cancelled_);
     for (uint32_t slot = 0; slot < headers_->slots(); ++slot) {
       headers_->begin_change(slot);
       if (snapshot_.has_value()) snapshot_->set_version(slot, std::nullopt);
@@ -156,6 +168,7 @@ class PublisherImpl final : public Publisher {
   std::string report() const override;
 
   Status close(Deadline deadline) override {
+    cancelled_ = true;
     const std::lock_guard lock(close_mutex_);
     if (closed_) return Status();
     WB_RETURN_IF_ERROR(gate_.close(deadline));
@@ -165,7 +178,7 @@ class PublisherImpl final : public Publisher {
       if (first.ok() && !status.ok()) first = std::move(status);
     };
     // A store that is gone forgets the record by its lease: no reason to keep the memory.
-    if (registration_ != nullptr) keep_first(registration_->close(deadline));
+    if (registration_ != nullptr) keep_first(registration_->close(withdraw_by(deadline)));
     registration_.reset();
     // Handlers use what is torn down next; close() may be called again.
     if (server_ != nullptr) WB_RETURN_IF_ERROR(server_->close(deadline));
@@ -305,6 +318,8 @@ class PublisherImpl final : public Publisher {
         break;
       }
       Status gave_up = waited.status();
+      if (gave_up.code() == Code::kCancelled)
+        gave_up = Status(Code::kCancelled, name_ + " was closed while it joined");
       if (gave_up.code() == Code::kDeadline && !deadline.expired()) {
         if (!gate_.closing()) continue;
         gave_up = Status(Code::kCancelled, name_ + " was closed while it joined");
@@ -323,6 +338,7 @@ class PublisherImpl final : public Publisher {
 
   // The caller's deadline is over: what follows has a short one of its own.
   Status leave(Status why) {
+    const CancelScope never(nullptr);
     const Status left = leave_formation(*job_->store(), job_->options().name, options_.rank,
                                         options_.world, incarnation_, Deadline::after(kLeaveWait));
     if (left.ok()) return why;
@@ -384,7 +400,9 @@ class PublisherImpl final : public Publisher {
   std::unique_ptr<Registration> registration_;
   std::unique_ptr<FormationWatch> watch_;
 
-  Gate gate_;            // calls of the training loop
+  Gate gate_;                            // calls of the training loop
+  std::atomic<bool> cancelled_ = false;  // by close(): ends the network calls of rejoin()
+  milliseconds destructor_wait_ = kDestructorWait;
   Formation formation_;  // that this worker belongs to
   uint64_t serial_ = 0;  // of the watch, when formation_ was last confirmed
   std::optional<uint64_t> last_number_;

@@ -1,12 +1,14 @@
 #include "session/receiver.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "base/gate.h"
+#include "control/cancel.h"
 #include "session/bound_memory.h"
 #include "session/formation_watch.h"
 #include "session/job_internal.h"
@@ -20,6 +22,14 @@ namespace wb {
 namespace {
 
 constexpr std::chrono::seconds kDestructorWait{15};
+// After a create() that failed: its deadline may be over, and the lease ends by itself.
+constexpr std::chrono::milliseconds kGiveUpWait{200};
+
+// What a call says when it is cut short, by whatever name.
+bool cut_short(Code code) {
+  return code == Code::kDeadline || code == Code::kUnavailable || code == Code::kPeerLost ||
+         code == Code::kCancelled;
+}
 
 class ReceiverImpl final : public Receiver {
  public:
@@ -35,7 +45,7 @@ class ReceiverImpl final : public Receiver {
         gate_(options_.name) {}
 
   ~ReceiverImpl() override {
-    const Status status = close(Deadline::after(kDestructorWait));
+    const Status status = close(Deadline::after(destructor_wait_));
     if (!status.ok()) {
       log_.write(LogLevel::kError, "session", "closing a receiver failed",
                  {{"receiver", options_.name}, {"error", status.to_string()}});
@@ -43,6 +53,13 @@ class ReceiverImpl final : public Receiver {
   }
 
   Status start(Deadline deadline) {
+    destructor_wait_ = kGiveUpWait;
+    WB_RETURN_IF_ERROR(set_up(deadline));
+    destructor_wait_ = kDestructorWait;
+    return Status();
+  }
+
+  Status set_up(Deadline deadline) {
     note_unnamed();
     if (options_.staging) WB_RETURN_IF_ERROR(allocate_staging());
     WB_RETURN_IF_ERROR(register_memory());
@@ -71,8 +88,11 @@ class ReceiverImpl final : public Receiver {
     if (report == nullptr) report = &unwanted;
     *report = PullReport();
     WB_ASSIGN_OR_RETURN(const Gate::Holder inside, gate_.enter());
+    const CancelScope scope(&cancelled_);
     PullTrace trace(report, options_.on_event);
     Status status = puller_->pull(want, &trace, report, deadline);
+    if (cut_short(status.code()) && cancelled_)
+      status = Status(Code::kCancelled, options_.name + " was closed during the pull");
     // Reads of an earlier pull may still be in flight: then nothing is known of the memory.
     if (!status.ok() && puller_->unsettled()) report->memory = MemoryState::kTorn;
     if (report->memory != MemoryState::kUntouched) staged_.reset();
@@ -115,6 +135,7 @@ class ReceiverImpl final : public Receiver {
   }
 
   Status close(Deadline deadline) override {
+    cancelled_ = true;
     const std::lock_guard lock(close_mutex_);
     if (closed_) return Status();
     WB_RETURN_IF_ERROR(gate_.close(deadline));
@@ -213,7 +234,9 @@ class ReceiverImpl final : public Receiver {
   std::unique_ptr<FormationWatch> watch_;
   std::unique_ptr<ReceiverRoster> fellows_;
   std::unique_ptr<Puller> puller_;
-  Gate gate_;  // pulls and installs
+  Gate gate_;                            // pulls and installs
+  std::atomic<bool> cancelled_ = false;  // by close(): ends the network calls of a pull
+  std::chrono::milliseconds destructor_wait_ = kDestructorWait;
 
   std::optional<Staged> staged_;
   std::optional<Version> last_;  // pulled by this receiver

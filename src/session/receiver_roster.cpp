@@ -115,7 +115,7 @@ std::vector<FellowReceiver> ReceiverRoster::look_up(const TensorTable& table, De
 
 Status ReceiverRoster::close(Deadline deadline) {
   Status first;
-  if (registration_ != nullptr) first = registration_->close(deadline);
+  if (registration_ != nullptr) first = registration_->close(withdraw_by(deadline));
   if (server_ != nullptr) {
     Status closed = server_->close(deadline);
     if (first.ok()) first = std::move(closed);
