@@ -91,7 +91,14 @@ Result<std::shared_ptr<const ProvedPlan>> SourceSet::plan_over(
   for (const SourcePeer& peer : peers) sources.push_back(as_source(peer));
   auto proved = std::make_shared<ProvedPlan>();
   proved->from = std::move(from);
-  WB_ASSIGN_OR_RETURN(proved->plan, plan_for(in_.receiver, *in_.table, sources, receivers));
+  auto plan = plan_for(in_.receiver, *in_.table, sources, receivers);
+  if (!plan.ok() && plan.status().code() == Code::kNotCovered && receivers.size() > 1) {
+    // What a fellow needs may be held by nobody, which is that one's error: the fellows are for
+    // balance only.
+    receivers = {self};
+    plan = plan_for(in_.receiver, *in_.table, sources, receivers);
+  }
+  WB_ASSIGN_OR_RETURN(proved->plan, std::move(plan));
   proved->receivers = receivers.size();
   WB_RETURN_IF_ERROR(prove_plan(*in_.table, self, sources, proved->plan));
   WB_ASSIGN_OR_RETURN(proved->installs, install_runs(*in_.layout, *in_.target, proved->plan));

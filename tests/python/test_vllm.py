@@ -38,6 +38,8 @@ def cases():
 class Vllm(unittest.TestCase):
     def script(self, name, *words, timeout=600, **environment):
         result = start(name, *words, timeout=timeout, **environment)
+        if result.returncode == 77:  # not on this machine: the last line says why
+            self.skipTest(result.stdout.strip().splitlines()[-1])
         self.assertEqual(result.returncode, 0, result.stdout[-2000:] + result.stderr[-6000:])
 
     def test_fsdp_trainer_to_tensor_parallel_vllm_in_process_and_over_http(self):

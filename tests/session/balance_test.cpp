@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "world.h"
@@ -86,6 +89,34 @@ TEST(SessionBalance, ReceiversUseReplicasEvenlyAndFollowEachOther) {
   world.publish(*trainers, 2);
   ASSERT_TRUE(settled(4, 2)) << rollouts[0].receiver->report();
   expect_even(pull_all(world, rollouts, 2), 3, kSlack);
+}
+
+// A fellow that needs what nobody holds is in trouble alone.
+TEST(SessionBalance, AFellowWithoutSourcesStopsNobodyElse) {
+  World world(World::Wire::kFake, 1, 64);
+  const WorkerLayout half = cut_rows(world.table, 0, 2);
+  auto trainers = world.train({half});
+  ASSERT_TRUE(trainers.ok()) << trainers.status().to_string();
+  world.publish(*trainers, 1);
+  std::vector<Rollout> rollouts;
+  for (const auto& [name, layout] :
+       {std::pair<std::string, WorkerLayout>{"served", half}, {"starved", whole(world.table)}}) {
+    ReceiverOptions options;
+    options.name = name;
+    auto rollout = world.roll_out(layout, std::move(options));
+    ASSERT_TRUE(rollout.ok()) << rollout.status().to_string();
+    rollouts.push_back(std::move(*rollout));
+  }
+  const Status starved = rollouts[1].receiver->pull(kLatest, soon(), nullptr);
+  EXPECT_EQ(starved.code(), Code::kNotCovered) << starved.to_string();
+  const Deadline deadline = soon();
+  for (int pulls = 0; pulls < 5 && !deadline.expired(); ++pulls) {
+    std::vector<Rollout> served;
+    served.push_back(std::move(rollouts[0]));
+    pull_all(world, served, 1);
+    rollouts[0] = std::move(served[0]);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
 }
 
 // Names are meant to be unique; two that are the same cost balance and nothing else.

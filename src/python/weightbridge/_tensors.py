@@ -98,6 +98,8 @@ def span_of(value: Any, name: str = "tensor") -> Span:
             )
         if value.layout != sys.modules["torch"].strided:
             raise Unsupported(f"{name} is a tensor of layout {value.layout}", tensor=name)
+        if value.is_neg() or value.is_conj():  # lazily: the memory holds other values
+            raise Unsupported(f"{name} is a negated or conjugated view: resolve it first", tensor=name)
         size = value.element_size()
         return Span(
             value.data_ptr(),

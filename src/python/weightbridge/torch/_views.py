@@ -63,6 +63,13 @@ def views_of(
         with _NoCopies(), torch.no_grad():
             exported = export(given)
             given = dict(exported.items() if isinstance(exported, Mapping) else exported)
+        changed = [name for name, meta in metas.items() if meta._version != 0]
+        if changed:  # it may have been a copy's change, which is not told from the original's
+            raise Unsupported(
+                f"the export changes {changed[0]}, or a copy of it, in place: return new tensors, or "
+                "learn the layout by probing the import instead (weightbridge.probe)",
+                tensor=changed[0],
+            )
     found = {}
     for name, value in given.items():
         owner = owners.get(value.untyped_storage()._cdata, "")
