@@ -312,5 +312,29 @@ class Processes(unittest.TestCase):
         self.assertTrue(logs.records)
 
 
+class NoViews(unittest.TestCase):
+    """What the memory holds is not what the tensor shows: refused, not published."""
+
+    def test_negated_views_are_refused(self):
+        import torch
+        negated = torch.imag(torch.complex(torch.ones(4), torch.ones(4)).conj())
+        self.assertTrue(negated.is_neg())
+        table = wb.checkpoint({"w": torch.zeros(4)})
+        layout = wb.Layout.create(table)
+        with self.assertRaisesRegex(wb.Unsupported, "negated"):
+            layout.add_tensor("w", negated)
+
+    def test_exports_that_change_in_place_are_refused(self):
+        import torch
+        import weightbridge.torch as wbt
+        module = torch.nn.Module()
+        module.w = torch.nn.Parameter(torch.ones(4, 4))
+        table = wb.checkpoint({"w": torch.zeros(4, 4)})
+        wbt.layout(module, table, export=lambda tensors: {"w": tensors["w"].clone()})
+        for change in (lambda w: w.clone().mul_(2), lambda w: w.clone().t().add_(1).t()):
+            with self.assertRaisesRegex(wb.Unsupported, "in place"):
+                wbt.layout(module, table, export=lambda tensors: {"w": change(tensors["w"])})
+
+
 if __name__ == "__main__":
     unittest.main()
