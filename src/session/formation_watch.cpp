@@ -74,7 +74,13 @@ Status FormationWatch::refresh() {
   if (formation.ok()) {
     const std::lock_guard lock(mutex_);
     const bool newer = !latest_.has_value() || latest_->revision < formation->revision;
-    if (newer || (store_was_away_ && !latest_->same_set(*formation))) take(*formation);
+    if (newer || (store_was_away_ && !latest_->same_set(*formation))) {
+      take(*formation);
+    } else if (store_was_away_) {
+      // A store that was lost counts its revisions from the start: what comes next is newer than
+      // this.
+      latest_->revision = formation->revision;
+    }
     store_was_away_ = false;
     return Status();
   }

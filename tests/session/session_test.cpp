@@ -404,6 +404,34 @@ TEST_P(Session, AStoreThatLostItsRecordsDoesNotMixTwoLives) {
   EXPECT_EQ(world.wrong(*rollout, 5000), 0u);
 }
 
+// The store's revisions start again below what the receiver has seen.
+TEST_P(Session, SetsAfterAStoreThatCountsAnewAreFollowed) {
+  World world(GetParam());
+  for (int i = 0; i < 30; ++i) {
+    auto passing = world.roll_out(whole(world.table));
+    ASSERT_TRUE(passing.ok() && passing->receiver->close(soon()).ok());
+  }
+  auto old = world.train({whole(world.table)});
+  ASSERT_TRUE(old.ok());
+  world.publish(*old, 1);
+  auto rollout = world.roll_out(whole(world.table));
+  ASSERT_TRUE(rollout.ok());
+  ASSERT_TRUE(rollout->receiver->pull(kLatest, soon(), nullptr).ok());
+
+  world.lose_store();
+  ASSERT_TRUE((*old)[0].publisher->rejoin(soon()).ok());
+  std::this_thread::sleep_for(milliseconds(2500));  // until the watch has found the store again
+  world.publish(*old, 2);
+  ASSERT_TRUE(rollout->receiver->pull(exactly(2), soon(), nullptr).ok());
+  old->clear();
+  auto fresh = world.train({whole(world.table)});
+  ASSERT_TRUE(fresh.ok()) << fresh.status().to_string();
+  world.publish(*fresh, 3);
+  const Status pulled = rollout->receiver->pull(exactly(3), soon(), nullptr);
+  EXPECT_TRUE(pulled.ok()) << pulled.to_string();
+  EXPECT_EQ(world.wrong(*rollout, 3), 0u);
+}
+
 TEST_P(Session, RestartedTrainersAreANewGeneration) {
   World world(GetParam());
   auto old = world.train(rows_of(world.table, 2));
