@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "memory/mapped.h"
 #include "transport/local/connection.h"
 #include "transport/local/identity.h"
 
@@ -16,17 +15,11 @@ namespace {
 
 constexpr std::string_view kRoom = "transport";
 
-Status no_region(RegionId region) {
-  return Status(Code::kNotFound, "region " + std::to_string(region) + " is not registered");
-}
-
 }  // namespace
 
 Result<std::shared_ptr<LocalRegionRecord>> DomainState::find(RegionId region) const {
   const std::lock_guard lock(mutex);
-  const auto found = regions.find(region);
-  if (found == regions.end()) return no_region(region);
-  return found->second;
+  return regions.find(region);
 }
 
 Reach reach_from(const ProcessAddress& self, const ProcessAddress& peer) {
@@ -76,11 +69,7 @@ LocalDomain::~LocalDomain() {
 }
 
 Result<RegionId> LocalDomain::register_region(std::shared_ptr<Allocation> memory, Access access) {
-  if (memory == nullptr) return Status(Code::kInvalidArgument, "registering no memory");
-  if (memory->kind() == MemoryKind::kCaller) {
-    WB_RETURN_IF_ERROR(
-        check_mapped(memory->data(), memory->bytes(), access == Access::kLocalTarget));
-  }
+  WB_RETURN_IF_ERROR(check_registrable(memory.get(), access));
   auto region = std::make_shared<LocalRegionRecord>();
   region->memory = std::move(memory);
   region->access = access;
@@ -91,18 +80,13 @@ Result<RegionId> LocalDomain::register_region(std::shared_ptr<Allocation> memory
     }
     WB_ASSIGN_OR_RETURN(region->entry, stamps_.take());
   }
-  const RegionId id = next_region_++;
-  state_->regions.emplace(id, std::move(region));
-  return id;
+  return state_->regions.add(std::move(region));
 }
 
 Status LocalDomain::deregister_region(RegionId region) {
   std::shared_ptr<LocalRegionRecord> record;  // lets the memory go outside the lock
   const std::lock_guard lock(state_->mutex);
-  const auto found = state_->regions.find(region);
-  if (found == state_->regions.end()) return no_region(region);
-  record = std::move(found->second);
-  state_->regions.erase(found);
+  WB_ASSIGN_OR_RETURN(record, state_->regions.remove(region));
   record->registered.store(false, std::memory_order_relaxed);
   if (record->access == Access::kRemoteRead) stamps_.give_back(record->entry);
   return Status();
@@ -110,10 +94,7 @@ Status LocalDomain::deregister_region(RegionId region) {
 
 Result<std::string> LocalDomain::export_key(RegionId region) {
   WB_ASSIGN_OR_RETURN(const auto record, state_->find(region));
-  if (record->access != Access::kRemoteRead) {
-    return Status(Code::kInvalidArgument,
-                  "region " + std::to_string(region) + " is not registered for remote reads");
-  }
+  WB_RETURN_IF_ERROR(check_exportable(region, record->access));
   return encode(RegionKey{state_->self.incarnation, record->entry.slot, record->entry.stamp,
                           reinterpret_cast<uint64_t>(record->memory->data()),
                           record->memory->bytes(), record->memory->fd() >= 0});

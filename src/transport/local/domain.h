@@ -12,6 +12,7 @@
 #include "transport/local/fd_server.h"
 #include "transport/local/regions.h"
 #include "transport/local/wire.h"
+#include "transport/region_table.h"
 #include "transport/registry.h"
 #include "transport/stamp_table.h"
 #include "transport/transport.h"
@@ -24,7 +25,7 @@ struct DomainState {
   LocalOptions options;
   Log log;
   mutable std::mutex mutex;  // guards regions
-  std::map<RegionId, std::shared_ptr<LocalRegionRecord>> regions;
+  RegionTable<LocalRegionRecord> regions;
 
   // kNotFound for an unknown region.
   Result<std::shared_ptr<LocalRegionRecord>> find(RegionId region) const;
@@ -62,7 +63,6 @@ class LocalDomain : public Domain {
   const std::shared_ptr<DomainState> state_;
   StampTable stamps_;                 // under state_->mutex
   std::unique_ptr<FdServer> server_;  // under state_->mutex; started with the first shared region
-  RegionId next_region_ = 1;          // under state_->mutex
   uint32_t ptracer_ = 0;              // under state_->mutex; the reader Yama lets in
   bool ptracer_any_ = false;          // under state_->mutex
 };

@@ -7,16 +7,11 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "memory/mapped.h"
 #include "transport/registry.h"
 #include "transport/ucx/connection.h"
 
 namespace wb::ucx {
 namespace {
-
-Status no_region(RegionId region) {
-  return Status(Code::kNotFound, "region " + std::to_string(region) + " is not registered");
-}
 
 // Whether every transport of a UCX_TLS list reads remote memory without the peer's processor. An
 // empty list is UCX's own choice, which may fall back to TCP.
@@ -46,9 +41,7 @@ UcxOptions confined(const DomainOptions& options) {
 
 Result<std::shared_ptr<const UcxRegion>> DomainState::find(RegionId region) const {
   const std::lock_guard lock(mutex);
-  const auto found = regions.find(region);
-  if (found == regions.end()) return no_region(region);
-  return found->second;
+  return regions.find(region);
 }
 
 Result<std::unique_ptr<Domain>> UcxDomain::make(const DomainOptions& options) {
@@ -92,11 +85,7 @@ UcxDomain::~UcxDomain() {
 }
 
 Result<RegionId> UcxDomain::register_region(std::shared_ptr<Allocation> memory, Access access) {
-  if (memory == nullptr) return Status(Code::kInvalidArgument, "registering no memory");
-  if (memory->kind() == MemoryKind::kCaller) {
-    WB_RETURN_IF_ERROR(
-        check_mapped(memory->data(), memory->bytes(), access == Access::kLocalTarget));
-  }
+  WB_RETURN_IF_ERROR(check_registrable(memory.get(), access));
   auto region = std::make_shared<UcxRegion>();
   region->access = access;
   WB_ASSIGN_OR_RETURN(region->memory, Memory::map(state_->context, std::move(memory)));
@@ -104,28 +93,20 @@ Result<RegionId> UcxDomain::register_region(std::shared_ptr<Allocation> memory, 
   if (access == Access::kRemoteRead) {
     WB_ASSIGN_OR_RETURN(region->entry, stamps_.take());
   }
-  const RegionId id = next_region_++;
-  state_->regions.emplace(id, std::move(region));
-  return id;
+  return state_->regions.add(std::move(region));
 }
 
 Status UcxDomain::deregister_region(RegionId region) {
   std::shared_ptr<const UcxRegion> record;  // lets the memory go outside the lock
   const std::lock_guard lock(state_->mutex);
-  const auto found = state_->regions.find(region);
-  if (found == state_->regions.end()) return no_region(region);
-  record = std::move(found->second);
-  state_->regions.erase(found);
+  WB_ASSIGN_OR_RETURN(record, state_->regions.remove(region));
   if (record->access == Access::kRemoteRead) stamps_.give_back(record->entry);
   return Status();
 }
 
 Result<std::string> UcxDomain::export_key(RegionId region) {
   WB_ASSIGN_OR_RETURN(const auto record, state_->find(region));
-  if (record->access != Access::kRemoteRead) {
-    return Status(Code::kInvalidArgument,
-                  "region " + std::to_string(region) + " is not registered for remote reads");
-  }
+  WB_RETURN_IF_ERROR(check_exportable(region, record->access));
   const auto at = [](const Memory& memory, std::string rkey) {
     return PackedMemory{reinterpret_cast<uint64_t>(memory.allocation()->data()),
                         memory.allocation()->bytes(), std::move(rkey)};

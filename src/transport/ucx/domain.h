@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "observe/log.h"
+#include "transport/region_table.h"
 #include "transport/registry.h"
 #include "transport/stamp_table.h"
 #include "transport/transport.h"
@@ -28,7 +28,7 @@ struct DomainState {
   UcxOptions options;
   Log log;
   mutable std::mutex mutex;  // guards regions
-  std::map<RegionId, std::shared_ptr<const UcxRegion>> regions;
+  RegionTable<const UcxRegion> regions;
 
   Result<std::shared_ptr<const UcxRegion>> find(RegionId region) const;
 };
@@ -67,8 +67,7 @@ class UcxDomain : public Domain {
   StampTable stamps_;  // under state_->mutex
   const std::shared_ptr<const Memory> stamp_memory_;
   const std::string stamp_rkey_;
-  RegionId next_region_ = 1;  // under state_->mutex
-  std::mutex worker_mutex_;   // guards worker_
+  std::mutex worker_mutex_;  // guards worker_
   const std::shared_ptr<Worker> worker_;
   const int event_fd_;
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "memory/mapped.h"
 #include "transport/verbs/connection.h"
 #include "transport/verbs/library.h"
 #include "transport/verbs/numa.h"
@@ -16,17 +15,11 @@ constexpr uint64_t kStrictUpTo = 64u << 10;
 // Ended connections that are remembered per source.
 constexpr size_t kMostEnded = kMaxEnded;
 
-Status no_region(RegionId region) {
-  return Status(Code::kNotFound, "region " + std::to_string(region) + " is not registered");
-}
-
 }  // namespace
 
 Result<std::shared_ptr<const VerbsRegion>> DomainState::find(RegionId region) const {
   const std::lock_guard lock(mutex);
-  const auto found = regions.find(region);
-  if (found == regions.end()) return no_region(region);
-  return found->second;
+  return regions.find(region);
 }
 
 void DomainState::add_ended(const Digest& source, const Digest& connection) {
@@ -121,11 +114,7 @@ std::string VerbsDomain::make_address() const {
 }
 
 Result<RegionId> VerbsDomain::register_region(std::shared_ptr<Allocation> memory, Access access) {
-  if (memory == nullptr) return Status(Code::kInvalidArgument, "registering no memory");
-  if (memory->kind() == MemoryKind::kCaller) {
-    WB_RETURN_IF_ERROR(
-        check_mapped(memory->data(), memory->bytes(), access == Access::kLocalTarget));
-  }
+  WB_RETURN_IF_ERROR(check_registrable(memory.get(), access));
   const Right right = access == Access::kRemoteRead ? Right::kRemoteRead : Right::kLocalWrite;
   const bool strict = memory->bytes() <= kStrictUpTo;
   auto region = std::make_shared<VerbsRegion>();
@@ -136,28 +125,20 @@ Result<RegionId> VerbsDomain::register_region(std::shared_ptr<Allocation> memory
   if (access == Access::kRemoteRead) {
     WB_ASSIGN_OR_RETURN(region->entry, stamps_.take());
   }
-  const RegionId id = next_region_++;
-  state_->regions.emplace(id, std::move(region));
-  return id;
+  return state_->regions.add(std::move(region));
 }
 
 Status VerbsDomain::deregister_region(RegionId region) {
   std::shared_ptr<const VerbsRegion> record;  // deregisters outside the lock
   const std::lock_guard lock(state_->mutex);
-  const auto found = state_->regions.find(region);
-  if (found == state_->regions.end()) return no_region(region);
-  record = std::move(found->second);
-  state_->regions.erase(found);
+  WB_ASSIGN_OR_RETURN(record, state_->regions.remove(region));
   if (record->access == Access::kRemoteRead) stamps_.give_back(record->entry);
   return Status();
 }
 
 Result<std::string> VerbsDomain::export_key(RegionId region) {
   WB_ASSIGN_OR_RETURN(const auto record, state_->find(region));
-  if (record->access != Access::kRemoteRead) {
-    return Status(Code::kInvalidArgument,
-                  "region " + std::to_string(region) + " is not registered for remote reads");
-  }
+  WB_RETURN_IF_ERROR(check_exportable(region, record->access));
   const Registration& memory = *record->registration;
   VerbsKey key;
   key.incarnation = state_->incarnation;

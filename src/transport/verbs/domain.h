@@ -50,7 +50,6 @@ class VerbsDomain : public Domain {
   StampTable stamps_;  // under state_->mutex
   const std::shared_ptr<const Registration> stamp_memory_;
   const std::string address_;
-  RegionId next_region_ = 1;  // under state_->mutex
   std::unique_ptr<Responders> responders_;
   std::unique_ptr<Watch> watch_;  // calls responders_
 };

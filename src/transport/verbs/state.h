@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "observe/log.h"
+#include "transport/region_table.h"
 #include "transport/stamp_table.h"
 #include "transport/transport.h"
 #include "transport/verbs/options.h"
@@ -30,7 +31,7 @@ struct DomainState {
   Log log;
 
   mutable std::mutex mutex;  // guards what follows
-  std::map<RegionId, std::shared_ptr<const VerbsRegion>> regions;
+  RegionTable<const VerbsRegion> regions;
   // Connections to a source that are closed, but that it has not been told of: the next request to
   // it names them. A source that is never asked again finds out by itself (responders.h).
   std::map<Digest, std::vector<Digest>> ended;
