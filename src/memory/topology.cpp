@@ -10,6 +10,8 @@
 #include <limits>
 #include <memory>
 
+#include "base/symbols.h"
+
 namespace wb {
 namespace {
 
@@ -28,12 +30,6 @@ struct Hwloc {
   decltype(&hwloc_bitmap_isset) bitmap_isset = nullptr;
 };
 
-template <typename F>
-bool resolve(void* handle, F& function, const char* name) {
-  function = reinterpret_cast<F>(dlsym(handle, name));
-  return function != nullptr;
-}
-
 // Opened once and never closed: hwloc keeps its components in static variables.
 Result<Hwloc> open_hwloc() {
   void* handle = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
@@ -42,20 +38,20 @@ Result<Hwloc> open_hwloc() {
                                           " (Debian: apt install libhwloc15)");
   }
   Hwloc hwloc;
-  const bool whole =
-      resolve(handle, hwloc.get_api_version, "hwloc_get_api_version") &&
-      resolve(handle, hwloc.init, "hwloc_topology_init") &&
-      resolve(handle, hwloc.destroy, "hwloc_topology_destroy") &&
-      resolve(handle, hwloc.set_components, "hwloc_topology_set_components") &&
-      resolve(handle, hwloc.set_flags, "hwloc_topology_set_flags") &&
-      resolve(handle, hwloc.set_io_types_filter, "hwloc_topology_set_io_types_filter") &&
-      resolve(handle, hwloc.set_xmlbuffer, "hwloc_topology_set_xmlbuffer") &&
-      resolve(handle, hwloc.load, "hwloc_topology_load") &&
-      resolve(handle, hwloc.get_type_depth, "hwloc_get_type_depth") &&
-      resolve(handle, hwloc.get_obj_by_depth, "hwloc_get_obj_by_depth") &&
-      resolve(handle, hwloc.bitmap_isset, "hwloc_bitmap_isset");
+  Symbols symbols(handle);
+  symbols.get(hwloc.get_api_version, "hwloc_get_api_version");
+  symbols.get(hwloc.init, "hwloc_topology_init");
+  symbols.get(hwloc.destroy, "hwloc_topology_destroy");
+  symbols.get(hwloc.set_components, "hwloc_topology_set_components");
+  symbols.get(hwloc.set_flags, "hwloc_topology_set_flags");
+  symbols.get(hwloc.set_io_types_filter, "hwloc_topology_set_io_types_filter");
+  symbols.get(hwloc.set_xmlbuffer, "hwloc_topology_set_xmlbuffer");
+  symbols.get(hwloc.load, "hwloc_topology_load");
+  symbols.get(hwloc.get_type_depth, "hwloc_get_type_depth");
+  symbols.get(hwloc.get_obj_by_depth, "hwloc_get_obj_by_depth");
+  symbols.get(hwloc.bitmap_isset, "hwloc_bitmap_isset");
   // The layout of hwloc_obj is that of series 2.
-  if (!whole || hwloc.get_api_version() >> 16 != HWLOC_API_VERSION >> 16) {
+  if (!symbols.missing().empty() || hwloc.get_api_version() >> 16 != HWLOC_API_VERSION >> 16) {
     return Status(Code::kUnsupported, "libhwloc.so.15 is not hwloc 2.1 or later");
   }
   return hwloc;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/symbols.h"
 #include "cli/doctor/gather.h"
 
 namespace wb::cli::doctor {
@@ -21,12 +22,6 @@ struct Driver {
   int (*attribute)(int*, int, int) = nullptr;
   int (*error_string)(int, const char**) = nullptr;
 };
-
-template <typename F>
-bool resolve(void* library, F& function, const char* name) {
-  function = reinterpret_cast<F>(dlsym(library, name));
-  return function != nullptr;
-}
 
 std::string error_text(const Driver& driver, int code) {
   const char* text = nullptr;
@@ -66,14 +61,16 @@ CudaFacts gather_cuda() {
     return cuda;
   }
   Driver driver;
-  if (!resolve(library, driver.init, "cuInit") ||
-      !resolve(library, driver.driver_version, "cuDriverGetVersion") ||
-      !resolve(library, driver.device_count, "cuDeviceGetCount") ||
-      !resolve(library, driver.device, "cuDeviceGet") ||
-      !resolve(library, driver.name, "cuDeviceGetName") ||
-      !resolve(library, driver.bus_id, "cuDeviceGetPCIBusId") ||
-      !resolve(library, driver.attribute, "cuDeviceGetAttribute") ||
-      !resolve(library, driver.error_string, "cuGetErrorString")) {
+  Symbols symbols(library);
+  symbols.get(driver.init, "cuInit");
+  symbols.get(driver.driver_version, "cuDriverGetVersion");
+  symbols.get(driver.device_count, "cuDeviceGetCount");
+  symbols.get(driver.device, "cuDeviceGet");
+  symbols.get(driver.name, "cuDeviceGetName");
+  symbols.get(driver.bus_id, "cuDeviceGetPCIBusId");
+  symbols.get(driver.attribute, "cuDeviceGetAttribute");
+  symbols.get(driver.error_string, "cuGetErrorString");
+  if (!symbols.missing().empty()) {
     cuda.error = "libcuda.so.1 is no CUDA driver of version 6 or later";
     return cuda;
   }

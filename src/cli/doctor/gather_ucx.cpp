@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "base/symbols.h"
 #include "cli/doctor/gather.h"
 
 namespace wb::cli::doctor {
@@ -22,23 +23,20 @@ struct Uct {
   decltype(&uct_release_tl_resource_list) release_transports = nullptr;
 };
 
-template <typename F>
-bool resolve(void* library, F& function, const char* name) {
-  function = reinterpret_cast<F>(dlsym(library, name));
-  return function != nullptr;
-}
-
 bool open_uct(Uct* uct) {
   void* library = dlopen("libuct.so.0", RTLD_NOW | RTLD_LOCAL);
-  return library != nullptr && resolve(library, uct->query_components, "uct_query_components") &&
-         resolve(library, uct->release_components, "uct_release_component_list") &&
-         resolve(library, uct->component_query, "uct_component_query") &&
-         resolve(library, uct->config_read, "uct_md_config_read") &&
-         resolve(library, uct->config_release, "uct_config_release") &&
-         resolve(library, uct->md_open, "uct_md_open") &&
-         resolve(library, uct->md_close, "uct_md_close") &&
-         resolve(library, uct->query_transports, "uct_md_query_tl_resources") &&
-         resolve(library, uct->release_transports, "uct_release_tl_resource_list");
+  if (library == nullptr) return false;
+  Symbols symbols(library);
+  symbols.get(uct->query_components, "uct_query_components");
+  symbols.get(uct->release_components, "uct_release_component_list");
+  symbols.get(uct->component_query, "uct_component_query");
+  symbols.get(uct->config_read, "uct_md_config_read");
+  symbols.get(uct->config_release, "uct_config_release");
+  symbols.get(uct->md_open, "uct_md_open");
+  symbols.get(uct->md_close, "uct_md_close");
+  symbols.get(uct->query_transports, "uct_md_query_tl_resources");
+  symbols.get(uct->release_transports, "uct_release_tl_resource_list");
+  return symbols.missing().empty();
 }
 
 void add_transports(const Uct& uct, uct_component_h component, const char* domain,
@@ -95,7 +93,8 @@ UcxFacts gather_ucx() {
   ucx.net_devices = environment("UCX_NET_DEVICES");
   void* library = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
   void (*version)(unsigned*, unsigned*, unsigned*) = nullptr;
-  if (library == nullptr || !resolve(library, version, "ucp_get_version")) {
+  if (library != nullptr) Symbols(library).get(version, "ucp_get_version");
+  if (version == nullptr) {
     ucx.error = "there is no UCX (libucp.so.0)";
     return ucx;
   }

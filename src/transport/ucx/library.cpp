@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/sanitizer.h"
+#include "base/symbols.h"
 
 namespace wb::ucx {
 namespace {
@@ -30,21 +31,6 @@ class KeepSignalHandlers {
  private:
   static constexpr std::array<int, 4> kSignals = {SIGILL, SIGSEGV, SIGBUS, SIGFPE};
   std::array<struct sigaction, 4> before_{};
-};
-
-class Resolver {
- public:
-  explicit Resolver(void* handle) : handle_(handle) {}
-  template <typename F>
-  void get(F& function, const char* name) {
-    function = reinterpret_cast<F>(dlsym(handle_, name));
-    if (function == nullptr && missing_.empty()) missing_ = name;
-  }
-  const std::string& missing() const { return missing_; }
-
- private:
-  void* handle_;
-  std::string missing_;
 };
 
 // A program linked with -rdynamic that has a UCX of its own stands first in the dynamic linker's
@@ -83,37 +69,37 @@ Result<std::shared_ptr<const Library>> load(const std::string& name) {
                                           " (Debian: apt install libucx0)");
   }
   auto library = std::make_shared<Library>();
-  Resolver resolve(handle);
+  Symbols symbols(handle);
   decltype(&ucp_get_version) get_version = nullptr;
-  resolve.get(get_version, "ucp_get_version");
-  resolve.get(library->config_read, "ucp_config_read");
-  resolve.get(library->config_modify, "ucp_config_modify");
-  resolve.get(library->config_release, "ucp_config_release");
-  resolve.get(library->init_version, "ucp_init_version");
-  resolve.get(library->cleanup, "ucp_cleanup");
-  resolve.get(library->worker_create, "ucp_worker_create");
-  resolve.get(library->worker_destroy, "ucp_worker_destroy");
-  resolve.get(library->worker_get_address, "ucp_worker_get_address");
-  resolve.get(library->worker_release_address, "ucp_worker_release_address");
-  resolve.get(library->worker_get_efd, "ucp_worker_get_efd");
-  resolve.get(library->worker_arm, "ucp_worker_arm");
-  resolve.get(library->worker_progress, "ucp_worker_progress");
-  resolve.get(library->ep_create, "ucp_ep_create");
-  resolve.get(library->ep_close, "ucp_ep_close_nbx");
-  resolve.get(library->ep_print_info, "ucp_ep_print_info");
-  resolve.get(library->mem_map, "ucp_mem_map");
-  resolve.get(library->mem_unmap, "ucp_mem_unmap");
-  resolve.get(library->rkey_pack, "ucp_rkey_pack");
-  resolve.get(library->rkey_buffer_release, "ucp_rkey_buffer_release");
-  resolve.get(library->ep_rkey_unpack, "ucp_ep_rkey_unpack");
-  resolve.get(library->rkey_destroy, "ucp_rkey_destroy");
-  resolve.get(library->get, "ucp_get_nbx");
-  resolve.get(library->request_check_status, "ucp_request_check_status");
-  resolve.get(library->request_free, "ucp_request_free");
-  resolve.get(library->status_string, "ucs_status_string");
-  if (!resolve.missing().empty()) {
+  symbols.get(get_version, "ucp_get_version");
+  symbols.get(library->config_read, "ucp_config_read");
+  symbols.get(library->config_modify, "ucp_config_modify");
+  symbols.get(library->config_release, "ucp_config_release");
+  symbols.get(library->init_version, "ucp_init_version");
+  symbols.get(library->cleanup, "ucp_cleanup");
+  symbols.get(library->worker_create, "ucp_worker_create");
+  symbols.get(library->worker_destroy, "ucp_worker_destroy");
+  symbols.get(library->worker_get_address, "ucp_worker_get_address");
+  symbols.get(library->worker_release_address, "ucp_worker_release_address");
+  symbols.get(library->worker_get_efd, "ucp_worker_get_efd");
+  symbols.get(library->worker_arm, "ucp_worker_arm");
+  symbols.get(library->worker_progress, "ucp_worker_progress");
+  symbols.get(library->ep_create, "ucp_ep_create");
+  symbols.get(library->ep_close, "ucp_ep_close_nbx");
+  symbols.get(library->ep_print_info, "ucp_ep_print_info");
+  symbols.get(library->mem_map, "ucp_mem_map");
+  symbols.get(library->mem_unmap, "ucp_mem_unmap");
+  symbols.get(library->rkey_pack, "ucp_rkey_pack");
+  symbols.get(library->rkey_buffer_release, "ucp_rkey_buffer_release");
+  symbols.get(library->ep_rkey_unpack, "ucp_ep_rkey_unpack");
+  symbols.get(library->rkey_destroy, "ucp_rkey_destroy");
+  symbols.get(library->get, "ucp_get_nbx");
+  symbols.get(library->request_check_status, "ucp_request_check_status");
+  symbols.get(library->request_free, "ucp_request_free");
+  symbols.get(library->status_string, "ucs_status_string");
+  if (!symbols.missing().empty()) {
     return Status(Code::kUnsupported,
-                  name + " has no " + resolve.missing() + ": UCX 1.13 or later is needed");
+                  name + " has no " + symbols.missing() + ": UCX 1.13 or later is needed");
   }
   if ((flags & RTLD_DEEPBIND) != 0) open_modules(*library, flags);
   unsigned major = 0;

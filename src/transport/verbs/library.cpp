@@ -7,6 +7,8 @@
 #include <map>
 #include <mutex>
 
+#include "base/symbols.h"
+
 namespace wb::verbs {
 namespace {
 
@@ -102,40 +104,35 @@ class Library : public Verbs {
 
   // The first name that the library does not have.
   std::string resolve(void* handle) {
-    std::string missing;
-    const auto get = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(handle, name));
-      if (function == nullptr && missing.empty()) missing = name;
-    };
-    get(get_device_list_, "ibv_get_device_list");
-    get(free_device_list_, "ibv_free_device_list");
-    get(open_device_, "ibv_open_device");
-    get(close_device_, "ibv_close_device");
-    get(query_device_, "ibv_query_device");
-    get(query_port_, "ibv_query_port");
-    get(query_gid_ex_, "_ibv_query_gid_ex");
-    get(query_pkey_, "ibv_query_pkey");
-    get(alloc_pd_, "ibv_alloc_pd");
-    get(dealloc_pd_, "ibv_dealloc_pd");
-    get(reg_mr_iova2_, "ibv_reg_mr_iova2");
-    get(dereg_mr_, "ibv_dereg_mr");
-    get(create_comp_channel_, "ibv_create_comp_channel");
-    get(destroy_comp_channel_, "ibv_destroy_comp_channel");
-    get(create_cq_, "ibv_create_cq");
-    get(destroy_cq_, "ibv_destroy_cq");
-    get(get_cq_event_, "ibv_get_cq_event");
-    get(ack_cq_events_, "ibv_ack_cq_events");
-    get(create_qp_, "ibv_create_qp");
-    get(modify_qp_, "ibv_modify_qp");
-    get(query_qp_, "ibv_query_qp");
-    get(destroy_qp_, "ibv_destroy_qp");
-    get(get_async_event_, "ibv_get_async_event");
-    get(ack_async_event_, "ibv_ack_async_event");
-    get(fork_init_, "ibv_fork_init");
+    Symbols symbols(handle);
+    symbols.get(get_device_list_, "ibv_get_device_list");
+    symbols.get(free_device_list_, "ibv_free_device_list");
+    symbols.get(open_device_, "ibv_open_device");
+    symbols.get(close_device_, "ibv_close_device");
+    symbols.get(query_device_, "ibv_query_device");
+    symbols.get(query_port_, "ibv_query_port");
+    symbols.get(query_gid_ex_, "_ibv_query_gid_ex");
+    symbols.get(query_pkey_, "ibv_query_pkey");
+    symbols.get(alloc_pd_, "ibv_alloc_pd");
+    symbols.get(dealloc_pd_, "ibv_dealloc_pd");
+    symbols.get(reg_mr_iova2_, "ibv_reg_mr_iova2");
+    symbols.get(dereg_mr_, "ibv_dereg_mr");
+    symbols.get(create_comp_channel_, "ibv_create_comp_channel");
+    symbols.get(destroy_comp_channel_, "ibv_destroy_comp_channel");
+    symbols.get(create_cq_, "ibv_create_cq");
+    symbols.get(destroy_cq_, "ibv_destroy_cq");
+    symbols.get(get_cq_event_, "ibv_get_cq_event");
+    symbols.get(ack_cq_events_, "ibv_ack_cq_events");
+    symbols.get(create_qp_, "ibv_create_qp");
+    symbols.get(modify_qp_, "ibv_modify_qp");
+    symbols.get(query_qp_, "ibv_query_qp");
+    symbols.get(destroy_qp_, "ibv_destroy_qp");
+    symbols.get(get_async_event_, "ibv_get_async_event");
+    symbols.get(ack_async_event_, "ibv_ack_async_event");
+    symbols.get(fork_init_, "ibv_fork_init");
     // Newer than the rest, and only says that fork_init is not needed.
-    is_fork_initialized_ =
-        reinterpret_cast<decltype(is_fork_initialized_)>(dlsym(handle, "ibv_is_fork_initialized"));
-    return missing;
+    Symbols(handle).get(is_fork_initialized_, "ibv_is_fork_initialized");
+    return symbols.missing();
   }
 
   // Before Linux 5.12 a fork moved the parent to new pages on its next write while the NIC went on
