@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/hash.h"
+#include "base/split.h"
 #include "cli/children.h"
 #include "cli/commands.h"
 #include "cli/demo_results.h"
@@ -158,7 +159,7 @@ class Demo {
   void forget_steps(bool tell) {
     const Deadline deadline = Deadline::after(std::chrono::seconds(5));
     StoreOptions store;
-    store.endpoints = split_endpoints(url_);
+    store.endpoints = split_commas(url_);
     store.token = token_;
     auto client = StoreClient::connect(store, deadline);
     Status forgotten = client.status();

@@ -303,16 +303,6 @@ class Client final : public StoreClient {
 
 }  // namespace
 
-std::vector<std::string> split_endpoints(std::string_view text) {
-  std::vector<std::string> out;
-  while (true) {
-    const size_t comma = text.find(',');
-    out.emplace_back(text.substr(0, comma));
-    if (comma == std::string_view::npos) return out;
-    text.remove_prefix(comma + 1);
-  }
-}
-
 Result<std::unique_ptr<StoreClient>> StoreClient::connect(StoreOptions options, Deadline deadline) {
   WB_ASSIGN_OR_RETURN(auto pool, StorePool::open(std::move(options), deadline));
   return std::unique_ptr<StoreClient>(std::make_unique<Client>(std::move(pool)));

@@ -28,9 +28,6 @@ struct StoreOptions {
   std::string ca_file;  // https: trusted certificates; empty: the system's
 };
 
-// "URL,URL,...": what StoreOptions::endpoints is made from.
-std::vector<std::string> split_endpoints(std::string_view text);
-
 struct KeyValue {
   std::string key;
   std::string value;

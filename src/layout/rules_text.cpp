@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "base/split.h"
 #include "layout/quote.h"
 
 namespace wb {
@@ -87,16 +88,6 @@ std::vector<std::string> split(std::string_view line) {
     at = end + 1;
   }
   return words;
-}
-
-std::vector<std::string> split_commas(std::string_view text) {
-  std::vector<std::string> out;
-  while (true) {
-    const size_t comma = text.find(',');
-    out.emplace_back(text.substr(0, comma));
-    if (comma == std::string_view::npos) return out;
-    text.remove_prefix(comma + 1);
-  }
 }
 
 bool contains(std::string_view text, std::string_view part) {

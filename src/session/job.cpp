@@ -7,6 +7,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/split.h"
 #include "control/membership.h"
 #include "session/job_internal.h"
 #include "transport/registry.h"
@@ -37,7 +38,7 @@ class JobImpl final : public JobInternal, public std::enable_shared_from_this<Jo
       store.endpoints = {store_url_};
     } else {
       store_url_ = options_.store;
-      store.endpoints = split_endpoints(options_.store);
+      store.endpoints = split_commas(options_.store);
     }
     return connect_store(store, deadline);
   }
