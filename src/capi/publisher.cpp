@@ -71,17 +71,6 @@ Status create(wb_job* job, const wb_layout* layout, const wb_publisher_options* 
                         out);
 }
 
-Status close(wb_publisher* handle, int64_t timeout_ms) {
-  WB_ASSIGN_OR_RETURN(const auto object, find<PublisherObject>(handle));
-  WB_ASSIGN_OR_RETURN(const Deadline deadline, deadline_in(timeout_ms));
-  Status status = object->publisher->close(deadline);
-  if (status.code() == Code::kDeadline) return status;
-  WB_RETURN_IF_ERROR(object->single.close(deadline));
-  WB_RETURN_IF_ERROR(remove_handle(PublisherObject::kKind, handle).status());
-  object->child.leave();
-  return status;
-}
-
 }  // namespace
 }  // namespace wb::capi
 
@@ -145,7 +134,7 @@ const char* wb_publisher_report(const wb_publisher* publisher) WB_NOEXCEPT {
 }
 
 wb_code wb_publisher_close(wb_publisher* publisher, int64_t timeout_ms) WB_NOEXCEPT {
-  return guarded([&] { return close(publisher, timeout_ms); });
+  return guarded([&] { return close_object(publisher, timeout_ms, &PublisherObject::publisher); });
 }
 
 }  // extern "C"

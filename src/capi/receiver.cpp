@@ -82,17 +82,6 @@ Result<Want> want_of(wb_want want, uint64_t number) {
   return Want{static_cast<Want::Kind>(want), number};
 }
 
-Status close(wb_receiver* handle, int64_t timeout_ms) {
-  WB_ASSIGN_OR_RETURN(const auto object, find<ReceiverObject>(handle));
-  WB_ASSIGN_OR_RETURN(const Deadline deadline, deadline_in(timeout_ms));
-  Status status = object->receiver->close(deadline);
-  if (status.code() == Code::kDeadline) return status;
-  WB_RETURN_IF_ERROR(object->single.close(deadline));
-  WB_RETURN_IF_ERROR(remove_handle(ReceiverObject::kKind, handle).status());
-  object->child.leave();
-  return status;
-}
-
 }  // namespace
 }  // namespace wb::capi
 
@@ -143,7 +132,7 @@ const char* wb_receiver_report(const wb_receiver* receiver) WB_NOEXCEPT {
 }
 
 wb_code wb_receiver_close(wb_receiver* receiver, int64_t timeout_ms) WB_NOEXCEPT {
-  return guarded([&] { return close(receiver, timeout_ms); });
+  return guarded([&] { return close_object(receiver, timeout_ms, &ReceiverObject::receiver); });
 }
 
 }  // extern "C"

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "base/deadline.h"
 #include "base/gate.h"
 #include "base/status.h"
+#include "capi/error.h"
+#include "capi/handle.h"
 
 namespace wb::capi {
 
@@ -48,5 +51,20 @@ class Single {
   Gate gate_;
   std::atomic<bool> busy_{false};
 };
+
+// Closes the publisher or receiver behind a handle. While calls inside it do not end (kDeadline)
+// the handle stays, to be closed again.
+template <typename Object, typename Engine>
+Status close_object(const void* handle, int64_t timeout_ms,
+                    const std::unique_ptr<Engine> Object::*engine) {
+  WB_ASSIGN_OR_RETURN(const auto object, find<Object>(handle));
+  WB_ASSIGN_OR_RETURN(const Deadline deadline, deadline_in(timeout_ms));
+  Status status = ((*object).*engine)->close(deadline);
+  if (status.code() == Code::kDeadline) return status;
+  WB_RETURN_IF_ERROR(object->single.close(deadline));
+  WB_RETURN_IF_ERROR(remove_handle(Object::kKind, handle).status());
+  object->child.leave();
+  return status;
+}
 
 }  // namespace wb::capi
