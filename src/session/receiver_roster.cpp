@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "session/exchange.h"
+#include "session/manifest_call.h"
 
 namespace wb {
 namespace {
@@ -67,13 +68,8 @@ Result<std::shared_ptr<const Manifest>> ReceiverRoster::manifest_of(const Worker
                                                                     const TensorTable& table,
                                                                     Deadline deadline) {
   if (const auto it = cache_.find(record.manifest); it != cache_.end()) return it->second;
-  WB_ASSIGN_OR_RETURN(const std::string bytes, peer_call(record.endpoint, token_, kManifestTopic,
-                                                         "", deadline.capped(kManifestCall)));
-  const auto view = std::as_bytes(std::span(bytes));
-  if (digest_of(view) != record.manifest) {
-    return Status(Code::kUnavailable, "it serves another layout than its record names");
-  }
-  WB_ASSIGN_OR_RETURN(Manifest manifest, decode_manifest(view, table));
+  WB_ASSIGN_OR_RETURN(Manifest manifest,
+                      fetch_manifest(record, token_, table, deadline.capped(kManifestCall)));
   WB_RETURN_IF_ERROR(check_layout(table, manifest.layout, LayoutRole::kReceiver));
   return std::shared_ptr<const Manifest>(std::make_shared<Manifest>(std::move(manifest)));
 }

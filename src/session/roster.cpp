@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <span>
 
-#include "control/peer.h"
-#include "session/exchange.h"
+#include "session/manifest_call.h"
 
 namespace wb {
 namespace {
@@ -32,15 +30,8 @@ Result<std::shared_ptr<const Manifest>> Roster::manifest_of(const WorkerRecord& 
                                                             const TensorTable& table,
                                                             Deadline deadline) {
   if (const auto it = cache_.find(record.manifest); it != cache_.end()) return it->second;
-  WB_ASSIGN_OR_RETURN(const std::string bytes, peer_call(record.endpoint, token_, kManifestTopic,
-                                                         "", deadline.capped(kManifestCall)));
-  const auto view = std::as_bytes(std::span(bytes));
-  if (digest_of(view) != record.manifest) {
-    return Status(Code::kUnavailable,
-                  "it serves another manifest than its record in the store names: it is starting, "
-                  "or its address belongs to another process now");
-  }
-  WB_ASSIGN_OR_RETURN(Manifest manifest, decode_manifest(view, table));
+  WB_ASSIGN_OR_RETURN(Manifest manifest,
+                      fetch_manifest(record, token_, table, deadline.capped(kManifestCall)));
   WB_RETURN_IF_ERROR(check_identity(record, manifest));
   return std::shared_ptr<const Manifest>(std::make_shared<Manifest>(std::move(manifest)));
 }
