@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +13,7 @@
 #include "cli/plan_figures.h"
 #include "cli/plan_job.h"
 #include "cli/plan_page.h"
+#include "cli/report_files.h"
 #include "cli/reporter.h"
 #include "plan/simulate.h"
 
@@ -23,13 +23,11 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMostEdgesPrinted = 128;
-constexpr const char* kStdout = "-";
 
 struct PlanOptions {
   PlanJobOptions job;
   std::string receiver = "all";
-  std::string json_file;
-  std::string html_file;
+  ReportFiles files;
   std::vector<std::string> tensors;
 };
 
@@ -269,7 +267,7 @@ Status show(const PlanOptions& options) {
   WB_ASSIGN_OR_RETURN(const Spec rollout, parse_spec(options.job.rollout));
   WB_ASSIGN_OR_RETURN(const Ranks ranks, chosen_receivers(options.receiver, rollout.world()));
   const bool all = ranks.first == 0 && ranks.end == rollout.world();
-  if (!options.html_file.empty() && !all) {
+  if (!options.files.html.empty() && !all) {
     return Status(Code::kInvalidArgument, "--html shows all receivers: leave --receiver out");
   }
   WB_ASSIGN_OR_RETURN(const auto job, PlanJob::make(options.job));
@@ -282,17 +280,12 @@ Status show(const PlanOptions& options) {
                         simulate_plan(job->cluster(), job->fabric(), figures.transfers, {}));
   }
   const Report report(*job, figures, simulated ? &*simulated : nullptr);
-  if (!options.html_file.empty()) {
+  if (!options.files.html.empty()) {
     WB_ASSIGN_OR_RETURN(const json data, plan_page(*job, figures, *simulated, options.tensors));
-    WB_RETURN_IF_ERROR(write_text(options.html_file, make_page(data)));
+    WB_RETURN_IF_ERROR(write_text(options.files.html, make_page(data)));
   }
-  if (options.json_file != kStdout) std::cout << report.text() << std::flush;
-  if (options.json_file.empty()) return {};
-  const std::string text =
-      report.to_json().dump(1, ' ', false, json::error_handler_t::replace) + "\n";
-  if (options.json_file != kStdout) return write_text(options.json_file, text);
-  std::cout << text << std::flush;
-  return {};
+  return write_report(
+      options.files, [&] { return report.text(); }, [&] { return report.to_json(); });
 }
 
 }  // namespace
@@ -313,16 +306,10 @@ void add_plan(CLI::App& app, int* exit) {
   add_plan_job_options(*command, &options->job);
   command->add_option("--receiver", options->receiver, "Rank of one receiver, or all")
       ->capture_default_str();
-  command
-      ->add_option("--json", options->json_file,
-                   "Write JSON to this file; without a file, to stdout instead of the text")
-      ->expected(0, 1)
-      ->default_str(kStdout);
-  command->add_option("--html", options->html_file, "Write a page with pictures to this file");
+  add_report_options(*command, &options->files);
   command->add_option("--tensor", options->tensors, "A tensor that the page shows, too");
   command->callback([options, command, exit] {
-    // CLI11 gives an option without a value none, or an empty one.
-    if (command->count("--json") != 0 && options->json_file.empty()) options->json_file = kStdout;
+    settle_report_options(*command, &options->files);
     const Status status = show(*options);
     *exit = status.ok() ? kExitOk : fail("plan", status);
   });

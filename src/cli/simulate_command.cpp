@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -13,6 +12,7 @@
 #include "cli/plan_figures.h"
 #include "cli/plan_job.h"
 #include "cli/plan_page.h"
+#include "cli/report_files.h"
 #include "cli/reporter.h"
 #include "plan/simulate.h"
 
@@ -21,14 +21,12 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kStdout = "-";
 constexpr size_t kLine = 60;  // characters of a utilisation over time
 
 struct SimulateOptions {
   PlanJobOptions job;
   SimulationOptions simulation;
-  std::string json_file;
-  std::string html_file;
+  ReportFiles files;
 };
 
 double sum(const std::vector<double>& values) {
@@ -164,16 +162,11 @@ Status simulate(const SimulateOptions& options) {
   const auto receivers = static_cast<uint32_t>(job->fleet().receivers().size());
   WB_ASSIGN_OR_RETURN(const PlanFigures figures, measure(*job, 0, receivers, /*prove=*/false));
   WB_ASSIGN_OR_RETURN(const auto ways, play(*job, figures, options.simulation));
-  if (!options.html_file.empty()) {
-    WB_RETURN_IF_ERROR(write_text(options.html_file, make_page(simulation_page(*job, ways))));
+  if (!options.files.html.empty()) {
+    WB_RETURN_IF_ERROR(write_text(options.files.html, make_page(simulation_page(*job, ways))));
   }
-  if (options.json_file != kStdout) std::cout << text_of(*job, ways) << std::flush;
-  if (options.json_file.empty()) return {};
-  const std::string text =
-      json_of(*job, ways).dump(1, ' ', false, json::error_handler_t::replace) + "\n";
-  if (options.json_file != kStdout) return write_text(options.json_file, text);
-  std::cout << text << std::flush;
-  return {};
+  return write_report(
+      options.files, [&] { return text_of(*job, ways); }, [&] { return json_of(*job, ways); });
 }
 
 }  // namespace
@@ -194,14 +187,9 @@ void add_simulate(CLI::App& app, int* exit) {
       ->add_option("--at-once", options->simulation.at_once,
                    "Workers that a receiver reads from at the same time; 0: all")
       ->capture_default_str();
-  command
-      ->add_option("--json", options->json_file,
-                   "Write JSON to this file; without a file, to stdout instead of the text")
-      ->expected(0, 1)
-      ->default_str(kStdout);
-  command->add_option("--html", options->html_file, "Write a page with pictures to this file");
+  add_report_options(*command, &options->files);
   command->callback([options, command, exit] {
-    if (command->count("--json") != 0 && options->json_file.empty()) options->json_file = kStdout;
+    settle_report_options(*command, &options->files);
     const Status status = simulate(*options);
     *exit = status.ok() ? kExitOk : fail("simulate", status);
   });
