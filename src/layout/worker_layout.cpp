@@ -205,17 +205,24 @@ Status check_layout(const TensorTable& table, const WorkerLayout& layout, Layout
   return Status();
 }
 
+void add_to(Hasher* hasher, const BufferInfo& buffer) {
+  hasher->add(std::string_view(buffer.name)).add(static_cast<uint64_t>(buffer.dtype));
+  hasher->add(uint64_t{buffer.shape.size()});
+  for (const int64_t extent : buffer.shape) hasher->add(extent);
+  hasher->add(buffer.bytes);
+}
+
+void add_to(Hasher* hasher, const Extra& extra) {
+  hasher->add(uint64_t{extra.buffer}).add(extra.offset).add(extra.bytes);
+  hasher->add(static_cast<uint64_t>(extra.kind)).add(std::string_view(extra.name));
+}
+
 Digest layout_digest(const TensorTable& table, const WorkerLayout& layout) {
   Hasher hasher;
   hasher.add(std::string_view("weightbridge worker layout 1"));
   hasher.add(table.digest().low).add(table.digest().high);
   hasher.add(uint64_t{layout.buffers.size()});
-  for (const BufferInfo& buffer : layout.buffers) {
-    hasher.add(std::string_view(buffer.name)).add(static_cast<uint64_t>(buffer.dtype));
-    hasher.add(uint64_t{buffer.shape.size()});
-    for (const int64_t extent : buffer.shape) hasher.add(extent);
-    hasher.add(buffer.bytes);
-  }
+  for (const BufferInfo& buffer : layout.buffers) add_to(&hasher, buffer);
   hasher.add(uint64_t{layout.pieces.size()});
   for (const Piece& piece : layout.pieces) {
     hasher.add(uint64_t{piece.tensor}).add(uint64_t{piece.buffer}).add(piece.offset);
@@ -226,10 +233,7 @@ Digest layout_digest(const TensorTable& table, const WorkerLayout& layout) {
     }
   }
   hasher.add(uint64_t{layout.extras.size()});
-  for (const Extra& extra : layout.extras) {
-    hasher.add(uint64_t{extra.buffer}).add(extra.offset).add(extra.bytes);
-    hasher.add(static_cast<uint64_t>(extra.kind)).add(std::string_view(extra.name));
-  }
+  for (const Extra& extra : layout.extras) add_to(&hasher, extra);
   return hasher.digest();
 }
 

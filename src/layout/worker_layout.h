@@ -70,5 +70,8 @@ Status check_layout(const TensorTable& table, const WorkerLayout& layout, Layout
 // Digest of the whole mapping: table, buffers (names, dtypes, shapes, sizes), pieces, extras. Two
 // workers with the same names and shapes but other contents have other digests.
 Digest layout_digest(const TensorTable& table, const WorkerLayout& layout);
+// What a digest of layouts takes of one buffer or extra.
+void add_to(Hasher* hasher, const BufferInfo& buffer);
+void add_to(Hasher* hasher, const Extra& extra);
 
 }  // namespace wb

@@ -83,16 +83,8 @@ struct FamilyDigest {
 uint64_t hash_buffers(const WorkerLayout& layout) {
   Hasher hasher;
   hasher.add(uint64_t{layout.buffers.size()});
-  for (const BufferInfo& buffer : layout.buffers) {
-    hasher.add(std::string_view(buffer.name)).add(static_cast<uint64_t>(buffer.dtype));
-    hasher.add(uint64_t{buffer.shape.size()});
-    for (const int64_t extent : buffer.shape) hasher.add(extent);
-    hasher.add(buffer.bytes);
-  }
-  for (const Extra& extra : layout.extras) {
-    hasher.add(uint64_t{extra.buffer}).add(extra.offset).add(extra.bytes);
-    hasher.add(static_cast<uint64_t>(extra.kind)).add(std::string_view(extra.name));
-  }
+  for (const BufferInfo& buffer : layout.buffers) add_to(&hasher, buffer);
+  for (const Extra& extra : layout.extras) add_to(&hasher, extra);
   return hasher.digest().low;
 }
 
