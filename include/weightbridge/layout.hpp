@@ -23,6 +23,21 @@ struct Buffer {
   std::uint64_t bytes = 0;               // 0: what dtype and shape need
 };
 
+namespace detail {
+
+// Points into `buffer`.
+inline wb_buffer raw_of(const Buffer& buffer) {
+  return {sizeof(wb_buffer),
+          buffer.name.c_str(),
+          static_cast<wb_dtype>(buffer.dtype),
+          static_cast<std::uint32_t>(buffer.shape.size()),
+          buffer.shape.data(),
+          buffer.data,
+          buffer.bytes};
+}
+
+}  // namespace detail
+
 // Empty start and count: the whole tensor (or a scalar). Empty step: 1 each. Empty stride: dense,
 // row-major.
 struct Piece {
@@ -71,13 +86,7 @@ class Layout {
 
   // Returns the buffer's index.
   Result<std::uint32_t> add_buffer(const Buffer& buffer) {
-    const wb_buffer raw{sizeof(wb_buffer),
-                        buffer.name.c_str(),
-                        static_cast<wb_dtype>(buffer.dtype),
-                        static_cast<std::uint32_t>(buffer.shape.size()),
-                        buffer.shape.data(),
-                        buffer.data,
-                        buffer.bytes};
+    const wb_buffer raw = detail::raw_of(buffer);
     std::uint32_t index = 0;
     const wb_code code = wb_layout_add_buffer(get(), &raw, &index);
     if (code != WB_OK) return Status::of(code);

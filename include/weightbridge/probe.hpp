@@ -101,13 +101,7 @@ class Probe {
   }
 
   Result<std::uint32_t> add_buffer(const Buffer& buffer) {
-    const wb_buffer raw{sizeof(wb_buffer),
-                        buffer.name.c_str(),
-                        static_cast<wb_dtype>(buffer.dtype),
-                        static_cast<std::uint32_t>(buffer.shape.size()),
-                        buffer.shape.data(),
-                        buffer.data,
-                        buffer.bytes};
+    const wb_buffer raw = detail::raw_of(buffer);
     std::uint32_t index = 0;
     const wb_code code = wb_probe_add_buffer(get(), &raw, &index);
     if (code != WB_OK) return Status::of(code);
