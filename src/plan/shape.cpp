@@ -45,22 +45,6 @@ const TransportCosts* find_transport_costs(std::string_view name) {
   return it == kAll.end() ? nullptr : &*it;
 }
 
-std::string_view shape_name(Shape shape) {
-  switch (shape) {
-    case Shape::kRows:
-      return "rows";
-    case Shape::kScatter:
-      return "scatter";
-    case Shape::kStaged:
-      return "staged";
-    case Shape::kCovering:
-      return "covering";
-    case Shape::kRelaid:
-      return "relaid";
-  }
-  return "unknown";
-}
-
 ShapedRun shape_run(const Run& run, const TransportCosts& costs) {
   const Wide rows = run.count;
   const Wide bytes = rows * run.length;

@@ -34,7 +34,6 @@ enum class Shape : uint8_t {
   kCovering,  // rows apart at the source: reads that also fetch what lies between, then a scatter
   kRelaid,    // rows apart at the source: from a snapshot that the source lays out in our order
 };
-std::string_view shape_name(Shape shape);
 
 struct ShapedRun {
   Shape shape = Shape::kRows;

@@ -10,7 +10,6 @@ namespace wb {
 
 SideIndex::SideIndex(const Side& side, std::span<const SideMember> members, size_t tensors)
     : side_(side),
-      worker_count_(members.size()),
       pieces_(side.families.size()),
       workers_(side.families.size()),
       group_of_(tensors + 1),

@@ -46,7 +46,6 @@ class SideIndex {
   };
   std::span<const Worker> workers_of(uint32_t family) const { return workers_[family]; }
   const LayoutFamily& family(uint32_t f) const { return side_.families[f]; }
-  size_t worker_count() const { return worker_count_; }
   size_t family_count() const { return side_.families.size(); }
 
  private:
@@ -59,7 +58,6 @@ class SideIndex {
   void hash_tilings(const std::vector<uint32_t>& rank);
 
   const Side& side_;
-  size_t worker_count_ = 0;
   std::vector<Pieces> pieces_;                // by family
   std::vector<std::vector<Worker>> workers_;  // by family
   std::vector<size_t> group_of_;              // by tensor, and one more: into groups_
