@@ -11,8 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "layout/rules.h"
-#include "layout/spec.h"
 #include "models.h"
 #include "plan/fleet.h"
 #include "plan/fleet_cache.h"
@@ -21,32 +19,7 @@
 namespace wb {
 namespace {
 
-// The sides of a job in memory, laid out by rules and packed as an allocator would.
-struct Job {
-  test::Model model;
-  Side sides[2];
-  std::vector<PackedBuffers> packed[2];
-  std::vector<FleetWorker> workers[2];
-  Cluster cluster;
-
-  Job(test::Model m, const std::string& trainer, const std::string& rollout) : model(std::move(m)) {
-    const std::string specs[] = {trainer, rollout};
-    for (int s = 0; s < 2; ++s) {
-      sides[s] = *lay_out_all(*parse_spec(specs[s]), model.config, model.table);
-      for (const LayoutFamily& family : sides[s].families) {
-        packed[s].push_back(pack_buffers(family.base));
-      }
-      for (size_t w = 0; w < sides[s].size(); ++w) {
-        const PackedBuffers& p = packed[s][sides[s].members[w].family];
-        workers[s].push_back({"w" + std::to_string(w), p.placement, p.region_bytes, {}});
-      }
-    }
-    cluster = plain_cluster(&workers[0], &workers[1]);
-  }
-  Fleet fleet() const {
-    return *Fleet::make(model.table, {&sides[0], workers[0]}, {&sides[1], workers[1]}, cluster);
-  }
-};
+using Job = test::ModelJob;
 
 double peak_mib() {
   rusage usage{};

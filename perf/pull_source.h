@@ -1,4 +1,4 @@
-// What the pull benchmarks share: a source in another process, and medians.
+// What the pull benchmarks share: a source in another process, a reader in this one, and medians.
 #pragma once
 
 #include <poll.h>
@@ -131,6 +131,45 @@ class PipeExchange : public Exchange {
 
  private:
   Source& source_;
+};
+
+// Reads what a source holds, in this process.
+class Reader {
+ public:
+  Reader(TransportKind transport, const DomainOptions& options, Source& source, uint64_t bytes)
+      : bytes_(bytes), domain_(must(make_domain(transport, options))) {
+    const Deadline deadline = Deadline::after(std::chrono::minutes(10));
+    connection_ =
+        must(domain_->connect(source.address, std::make_unique<PipeExchange>(source), deadline));
+    remote_ = must(connection_->import_region(source.key, deadline));
+    target_ =
+        must(domain_->register_region(must(Allocation::host(bytes, {})), Access::kLocalTarget));
+  }
+
+  // GB/s: the median of `samples` pulls of all bytes, after one that is not counted.
+  double median_rate(const ReadList& list, uint64_t samples) {
+    auto job = must(connection_->prepare(list, {{remote_}}, {{target_}}));
+    const auto pull = [&] {
+      if (const Status posted = connection_->post(*job); !posted.ok()) give_up(posted);
+      while (connection_->poll(*job) == JobState::kActive) {
+      }
+      if (job->state() != JobState::kDone) give_up(job->status());
+    };
+    pull();
+    std::vector<double> rates;
+    for (uint64_t i = 0; i < samples; ++i) {
+      rates.push_back(static_cast<double>(bytes_) / seconds(pull) / 1e9);
+    }
+    return median(std::move(rates));
+  }
+  std::string mechanism() const { return connection_->mechanism(); }
+
+ private:
+  const uint64_t bytes_;
+  const std::unique_ptr<Domain> domain_;
+  std::unique_ptr<Connection> connection_;
+  RemoteRegion remote_;
+  RegionId target_ = 0;
 };
 
 }  // namespace wb::perf

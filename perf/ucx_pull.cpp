@@ -4,9 +4,7 @@
 //   ucx_pull [--tls=tcp] [--size=1048576] [--mib=64] [--samples=9]
 #include <gflags/gflags.h>
 
-#include <chrono>
 #include <cstdio>
-#include <vector>
 
 #include "pull_source.h"
 #include "transport/registry.h"
@@ -29,31 +27,14 @@ int main(int argc, char** argv) {
   DomainOptions options;
   options.ucx.tls = FLAGS_tls;
   Source source(TransportKind::kUcx, options, MemoryKind::kHost, bytes);
-  auto domain = must(make_domain(TransportKind::kUcx, options));
-  const Deadline deadline = Deadline::after(std::chrono::minutes(10));
-  auto connection =
-      must(domain->connect(source.address, std::make_unique<PipeExchange>(source), deadline));
-  const RemoteRegion remote = must(connection->import_region(source.key, deadline));
-  const auto local = must(Allocation::host(bytes, {}));
-  const RegionId target = must(domain->register_region(local, Access::kLocalTarget));
+  Reader reader(TransportKind::kUcx, options, source, bytes);
   // Every read goes to the same place and each comes from its own: rows that cannot be merged.
   const auto size = static_cast<int64_t>(FLAGS_size);
   const ReadList list{.runs = {{.length = FLAGS_size,
                                 .count = bytes / FLAGS_size,
                                 .remote_pitch = size,
                                 .local_pitch = size}}};
-  auto job = must(connection->prepare(list, {{remote}}, {{target}}));
-  const auto pull = [&] {
-    if (const Status posted = connection->post(*job); !posted.ok()) give_up(posted);
-    while (connection->poll(*job) == JobState::kActive) {
-    }
-    if (job->state() != JobState::kDone) give_up(job->status());
-  };
-  pull();
-  std::vector<double> rates;
-  for (uint64_t i = 0; i < FLAGS_samples; ++i) {
-    rates.push_back(static_cast<double>(bytes) / seconds(pull) / 1e9);
-  }
-  std::printf("%.3f GB/s %s\n", median(rates), connection->mechanism().c_str());
+  const double rate = reader.median_rate(list, FLAGS_samples);
+  std::printf("%.3f GB/s %s\n", rate, reader.mechanism().c_str());
   return 0;
 }

@@ -4,9 +4,7 @@
 //   verbs_pull --source=devices=rxa0 --reader=devices=rxb0 [--size=1048576] [--mib=64]
 #include <gflags/gflags.h>
 
-#include <chrono>
 #include <cstdio>
-#include <vector>
 
 #include "pull_source.h"
 #include "transport/registry.h"
@@ -33,26 +31,9 @@ int main(int argc, char** argv) {
   options.verbs = must(parse_verbs_options(FLAGS_reader));
   // One READ of the wire per row, whatever its size.
   options.verbs.max_read = static_cast<uint32_t>(FLAGS_size);
-  auto domain = must(make_domain(TransportKind::kVerbs, options));
-  const Deadline deadline = Deadline::after(std::chrono::minutes(10));
-  auto connection =
-      must(domain->connect(source.address, std::make_unique<PipeExchange>(source), deadline));
-  const RemoteRegion remote = must(connection->import_region(source.key, deadline));
-  const auto local = must(Allocation::host(bytes, {}));
-  const RegionId target = must(domain->register_region(local, Access::kLocalTarget));
+  Reader reader(TransportKind::kVerbs, options, source, bytes);
   const ReadList list{.runs = {{.length = bytes}}};
-  auto job = must(connection->prepare(list, {{remote}}, {{target}}));
-  const auto pull = [&] {
-    if (const Status posted = connection->post(*job); !posted.ok()) give_up(posted);
-    while (connection->poll(*job) == JobState::kActive) {
-    }
-    if (job->state() != JobState::kDone) give_up(job->status());
-  };
-  pull();
-  std::vector<double> rates;
-  for (uint64_t i = 0; i < FLAGS_samples; ++i) {
-    rates.push_back(static_cast<double>(bytes) / seconds(pull) / 1e9);
-  }
-  std::printf("%.4f GB/s %s\n", median(rates), connection->mechanism().c_str());
+  const double rate = reader.median_rate(list, FLAGS_samples);
+  std::printf("%.4f GB/s %s\n", rate, reader.mechanism().c_str());
   return 0;
 }

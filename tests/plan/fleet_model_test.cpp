@@ -7,8 +7,6 @@
 #include <set>
 
 #include "layout/dtype.h"
-#include "layout/rules.h"
-#include "layout/spec.h"
 #include "models.h"
 #include "plan/fleet.h"
 #include "plan/fleet_cache.h"
@@ -16,30 +14,6 @@
 
 namespace wb::test {
 namespace {
-
-struct Job {
-  const Model& model;
-  Side sides[2];
-  std::vector<PackedBuffers> packed[2];
-  std::vector<FleetWorker> workers[2];
-  Cluster cluster;
-
-  Job(const Model& m, const std::string& trainer, const std::string& rollout) : model(m) {
-    const std::string specs[] = {trainer, rollout};
-    for (int s = 0; s < 2; ++s) {
-      sides[s] = *lay_out_all(*parse_spec(specs[s]), model.config, model.table);
-      for (const LayoutFamily& f : sides[s].families) packed[s].push_back(pack_buffers(f.base));
-      for (size_t w = 0; w < sides[s].size(); ++w) {
-        const PackedBuffers& p = packed[s][sides[s].members[w].family];
-        workers[s].push_back({"w" + std::to_string(w), p.placement, p.region_bytes, {}});
-      }
-    }
-    cluster = plain_cluster(&workers[0], &workers[1]);
-  }
-  Fleet fleet() const {
-    return *Fleet::make(model.table, {&sides[0], workers[0]}, {&sides[1], workers[1]}, cluster);
-  }
-};
 
 // By the edges of all pieces of a tensor: boxes of rules have step 1.
 struct Count {
@@ -49,7 +23,7 @@ struct Count {
   std::map<std::pair<std::vector<uint32_t>, std::vector<uint32_t>>, uint64_t> classes;
 };
 
-Count count(const Job& job) {
+Count count(const ModelJob& job) {
   Count out;
   struct Held {
     Box box;
@@ -98,7 +72,7 @@ Count count(const Job& job) {
   return out;
 }
 
-void expect_counts(const Job& job) {
+void expect_counts(const ModelJob& job) {
   const Fleet fleet = job.fleet();
   FleetOptions options;
   options.policy = Policy::kDirect;
@@ -121,21 +95,23 @@ TEST(FleetModel, CountsOfADenseModel) {
         "fsdp:shards=7,flat=1", "replicated:n=2"}) {
     for (const char* rollout : {"vllm:tp=2,engines=3", "vllm:tp=8", "vllm:pp=2,tp=2"}) {
       SCOPED_TRACE(std::string(trainer) + " -> " + rollout);
-      expect_counts(Job(model, trainer, rollout));
+      expect_counts(ModelJob(model, trainer, rollout));
     }
   }
 }
 
 TEST(FleetModel, CountsOfAModelWithExperts) {
   const Model model = deepseek_v3(4);
-  expect_counts(Job(model, "megatron:tp=4,pp=2,dp=4,ep=8,etp=1", "vllm:tp=1,dp=8,ep=8,engines=2"));
-  expect_counts(Job(model, "fsdp:shards=16", "vllm:tp=4,dp=2"));
+  expect_counts(
+      ModelJob(model, "megatron:tp=4,pp=2,dp=4,ep=8,etp=1", "vllm:tp=1,dp=8,ep=8,engines=2"));
+  expect_counts(ModelJob(model, "fsdp:shards=16", "vllm:tp=4,dp=2"));
 }
 
 // The two sides of the numbers.
 TEST(FleetModel, DeepSeekOverTwoHundredAndFiftySix) {
   const Model model = deepseek_v3();
-  const Job job(model, "megatron:tp=8,pp=4,dp=8,ep=8,etp=1", "vllm:tp=1,dp=32,ep=32,engines=4");
+  const ModelJob job(model, "megatron:tp=8,pp=4,dp=8,ep=8,etp=1",
+                     "vllm:tp=1,dp=32,ep=32,engines=4");
   EXPECT_EQ(job.sides[0].families.size(), 32u);
   EXPECT_EQ(job.sides[1].families.size(), 32u);
   const Fleet fleet = job.fleet();
@@ -181,7 +157,7 @@ TEST(FleetModel, DeepSeekOverTwoHundredAndFiftySix) {
 
 TEST(FleetModel, PartsOfARealModelAreProved) {
   const Model model = deepseek_v3(4);
-  const Job job(model, "megatron:tp=4,pp=2,dp=4,ep=8,etp=1", "vllm:tp=2,dp=4,ep=8,engines=2");
+  const ModelJob job(model, "megatron:tp=4,pp=2,dp=4,ep=8,etp=1", "vllm:tp=2,dp=4,ep=8,engines=2");
   const Fleet fleet = job.fleet();
   for (const Policy policy : {Policy::kDirect, Policy::kHost, Policy::kFanout}) {
     FleetOptions options;

@@ -153,4 +153,24 @@ World world_of(const Model& model, const std::string& trainer, const std::string
   return world;
 }
 
+ModelJob::ModelJob(Model m, const std::string& trainer, const std::string& rollout)
+    : model(std::move(m)) {
+  const std::string specs[] = {trainer, rollout};
+  for (int s = 0; s < 2; ++s) {
+    sides[s] = *lay_out_all(*parse_spec(specs[s]), model.config, model.table);
+    for (const LayoutFamily& family : sides[s].families) {
+      packed[s].push_back(pack_buffers(family.base));
+    }
+    for (size_t w = 0; w < sides[s].size(); ++w) {
+      const PackedBuffers& p = packed[s][sides[s].members[w].family];
+      workers[s].push_back({"w" + std::to_string(w), p.placement, p.region_bytes, {}});
+    }
+  }
+  cluster = plain_cluster(&workers[0], &workers[1]);
+}
+
+Fleet ModelJob::fleet() const {
+  return *Fleet::make(model.table, {&sides[0], workers[0]}, {&sides[1], workers[1]}, cluster);
+}
+
 }  // namespace wb::test

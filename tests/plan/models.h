@@ -3,9 +3,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "layout/model_config.h"
+#include "layout/side.h"
 #include "layout/tensor_table.h"
+#include "plan/fleet.h"
 #include "world.h"
 
 namespace wb::test {
@@ -23,5 +26,17 @@ OwnedWorker rank_of(const Model& model, const std::string& spec, uint32_t rank);
 // All ranks of `trainer` as sources, rank `rank` of `rollout` as the receiver.
 World world_of(const Model& model, const std::string& trainer, const std::string& rollout,
                uint32_t rank);
+
+// The sides of a job, packed as an allocator would.
+struct ModelJob {
+  Model model;
+  Side sides[2];                         // trainer, rollout
+  std::vector<PackedBuffers> packed[2];  // by family
+  std::vector<FleetWorker> workers[2];
+  Cluster cluster;
+
+  ModelJob(Model m, const std::string& trainer, const std::string& rollout);
+  Fleet fleet() const;  // borrows the sides
+};
 
 }  // namespace wb::test
