@@ -264,12 +264,15 @@ TEST_P(Contract, ReadsWordsAndRefusesWrongPlaces) {
             Code::kInvalidArgument);
 }
 
-// A writer stores words whose bytes are all equal; a torn word has unequal ones.
+// A writer stores words of two equal halves, and none a second time, as epochs: a torn word has
+// unequal halves, and two reads that are torn alike cannot agree.
 TEST_P(Contract, WordsAreReadWhole) {
   const auto region = source_region(512, 5);
   const RemoteRegion remote = import(region);
   std::string request;
   put_word(request, region.id);
+  // Where a processor moves the bytes, a word is one that two reads agree on: it must stay a while.
+  put_word(request, GetParam().transport == TransportKind::kVerbs ? 1000 : 0);
   ASSERT_TRUE(source_->call(Op::kStartFlipping, request).ok());
   // On a slow machine fewer will do, but never none for long.
   const Deadline enough = soon();
@@ -281,7 +284,7 @@ TEST_P(Contract, WordsAreReadWhole) {
     ASSERT_FALSE(idle.expired()) << "the writer does not write";
     // Before the writer has reached the word it holds the pattern.
     if (word == pattern_word(5, i % 64)) continue;
-    ASSERT_EQ(word, (word & 0xff) * 0x0101010101010101u);
+    ASSERT_EQ(word, (word & 0xffffffff) * kTwice);
     ++flipped;
     idle = soon();
   }

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -104,8 +105,7 @@ class Source {
         return counts;
       }
       case Op::kStartFlipping:
-        start_flipping(static_cast<RegionId>(take_word(frame)));
-        return std::string();
+        return start_flipping(frame);
     }
     return Status(Code::kInvalidArgument, "unknown op");
   }
@@ -133,15 +133,19 @@ class Source {
     return reply + key;
   }
 
-  void start_flipping(RegionId id) {
-    flippers_.emplace_back([this, memory = memory_.at(id)] {
+  std::string start_flipping(std::string_view frame) {
+    const auto id = static_cast<RegionId>(take_word(frame));
+    const std::chrono::microseconds rest(take_word(frame));
+    flippers_.emplace_back([this, rest, memory = memory_.at(id)] {
       auto* words = reinterpret_cast<uint64_t*>(memory->data());
-      for (uint8_t byte = 0; !stop_; ++byte) {
+      for (uint32_t half = 0; !stop_; ++half) {
         for (uint64_t i = 0; i < memory->bytes() / 8; ++i) {
-          __atomic_store_n(words + i, byte * 0x0101010101010101u, __ATOMIC_RELAXED);
+          __atomic_store_n(words + i, half * kTwice, __ATOMIC_RELAXED);
         }
+        if (half % 1000 == 0 && rest.count() != 0) std::this_thread::sleep_for(rest);
       }
     });
+    return std::string();
   }
 
   std::unique_ptr<Domain> domain_;

@@ -27,11 +27,15 @@ enum class Op : uint8_t {
   kDumpable = 6,    // 0 or 1
   kDropCapabilities = 7,
   kNeedsProgress = 8,
-  kCounts = 9,          // -> open descriptors, threads, mappings
-  kStartFlipping = 10,  // region id: a thread keeps storing equal bytes into every word
+  kCounts = 9,  // -> open descriptors, threads, mappings
+  // Region id, microseconds: a thread keeps storing words of two equal halves, none twice, into
+  // every word of the region, and rests so long after each thousand rounds.
+  kStartFlipping = 10,
 };
 
 // One splitmix64 step: the word at index i of a region filled with `seed`.
+inline constexpr uint64_t kTwice = 0x0000000100000001;  // times a half: a word of two
+
 inline uint64_t pattern_word(uint64_t seed, uint64_t i) {
   uint64_t z = seed * 0x9e3779b97f4a7c15u + (i + 1) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
