@@ -12,17 +12,27 @@ constexpr uint64_t kBfloat = 0x1000;
 // What BF16 and F16 both hold as normals: 30 exponents of 128 mantissas.
 constexpr uint64_t kShared = 0x3880;
 constexpr uint16_t kSharedBase = 30 * 128;
-// 2^-7 to 2^5, in F16 too.
-constexpr uint64_t kModerate = 0x3C00;
-constexpr uint16_t kModerateBase = 12 * 128;
+
+// Magnitudes of random values.
+struct ValueRange {
+  uint64_t first = 0;  // bfloat16 pattern
+  uint16_t base = 0;
+  bool negative = false;
+};
+constexpr ValueRange kValues[kValueRanges] = {
+    {0x3C00, 12 * 128, false}, {0x4380, 8 * 128, true}, {kShared, kSharedBase, false}};
 constexpr uint64_t kSentinelBfloat = 0x5001;
 constexpr uint64_t kSentinelByte = 0x78;
 
 static_assert(kBfloat + kWideBase <= kSentinelBfloat, "a sentinel is no digit");
 static_assert(kByteFirst + kByteBase == kSentinelByte && kSentinelByte + kSentinels <= 0x7C,
               "a sentinel is no digit, and finite in E5M2, whose infinity is 0x7C");
-static_assert(kModerate >= kShared && kModerate + kModerateBase <= kShared + kSharedBase,
+static_assert(kValues[0].first >= kShared && kValues[1].first >= kShared &&
+                  kValues[0].first + kValues[0].base <= kShared + kSharedBase &&
+                  kValues[1].first + kValues[1].base <= kShared + kSharedBase,
               "random values are exact in F16");
+static_assert(kValues[0].first + kValues[0].base <= kValues[1].first,
+              "what is clamped between the rounds' magnitudes changes in the second");
 
 // The bits of the float whose bfloat16 pattern is `pattern`: (pattern + first) << shift.
 Coding float_coding(DType dtype, uint64_t pattern, uint16_t base) {
@@ -83,6 +93,14 @@ void write_bits(DType dtype, uint64_t bits, std::byte* element) {
   std::memcpy(element, &bits, element_bytes(dtype));
 }
 
+// The bits of an integer of type `source` after a cast to a wider type.
+uint64_t integer_bits(DType source, uint64_t magnitude, bool negative) {
+  const unsigned unused = 64 - 8 * dtype_info(source).unit_bytes;
+  const uint64_t bits = (negative ? uint64_t{0} - magnitude : magnitude) << unused;
+  const bool is_signed = source == DType::kI16 || source == DType::kI32 || source == DType::kI64;
+  return is_signed ? static_cast<uint64_t>(static_cast<int64_t>(bits) >> unused) : bits >> unused;
+}
+
 }  // namespace
 
 Family family_of(DType dtype) {
@@ -118,11 +136,6 @@ uint16_t index_base(Family family, bool half) {
   return family == Family::kFloat && half ? kSharedBase : kWideBase;
 }
 
-uint16_t value_base(Family family) {
-  if (family == Family::kByte) return kByteBase;
-  return family == Family::kFloat ? kModerateBase : kWideBase;
-}
-
 Coding index_coding(DType dtype, bool half) {
   const Family family = family_of(dtype);
   const uint16_t base = index_base(family, half);
@@ -131,10 +144,27 @@ Coding index_coding(DType dtype, bool half) {
   return float_coding(dtype, half ? kShared : kBfloat, base);
 }
 
-Coding value_coding(DType dtype) {
-  const Family family = family_of(dtype);
-  if (family != Family::kFloat) return index_coding(dtype, false);
-  return float_coding(dtype, kModerate, kModerateBase);
+void write_value(DType source, DType dtype, unsigned round, uint64_t random, std::byte* element) {
+  const ValueRange& range = kValues[round % kValueRanges];
+  switch (family_of(dtype)) {
+    case Family::kByte: {
+      const uint64_t bits = kByteFirst + random % kByteBase;
+      *element = static_cast<std::byte>(range.negative ? bits | 0x80 : bits);
+      return;
+    }
+    case Family::kInteger:
+      write_bits(dtype, integer_bits(source, 1 + random % kWideBase, range.negative), element);
+      return;
+    case Family::kFloat:
+      break;
+  }
+  const DType part = dtype == DType::kC64 ? DType::kF32 : dtype;
+  const Coding coding = float_coding(part, range.first, range.base);
+  const size_t bytes = element_bytes(part);
+  for (size_t at = 0; at < element_bytes(dtype); at += bytes, random >>= 32) {
+    coding.write(static_cast<uint16_t>((random & 0xFFFFFFFF) % range.base), element + at);
+    if (range.negative) element[at + bytes - 1] |= std::byte{0x80};
+  }
 }
 
 void write_sentinel(DType dtype, unsigned which, std::byte* element) {

@@ -42,10 +42,24 @@ struct Coding {
 
 // `half`: whether F16 occurs anywhere on the way.
 Coding index_coding(DType dtype, bool half);
-// For random values: of a size that exponentials and other functions do not flatten.
-Coding value_coding(DType dtype);
 uint16_t index_base(Family family, bool half);
-uint16_t value_base(Family family);
+
+// Rounds of random values. A function that leaves most values alone (abs, relu, a clamp) must not
+// pass as a copy, and one that flattens large ones (exp) must not pass as a constant:
+//
+//   round   sign       floats            integers   bytes
+//   0       positive   2^-7  to 2^5      below 2^14 as in index planes
+//   1       negative   2^8   to 2^16     below 2^14 as in index planes, the top bit set
+//   2       positive   2^-14 to 2^16     below 2^14 as in index planes
+//
+// The sign is one for all tensors of a round: loaders compare the signs of scales. All floats are
+// finite, normal and exact in BF16 and F16, so a function that changes only other values (infinite,
+// NaN, zero) is taken for a copy.
+inline constexpr unsigned kValueRanges = 3;
+
+// Writes the value that `random` (uniform) stands for in a tensor of type `source`, as it is after
+// a cast to `dtype`, a type of the same family. Negative values of unsigned types wrap around.
+void write_value(DType source, DType dtype, unsigned round, uint64_t random, std::byte* element);
 
 // Bits that are a digit of no coding, to find what a loader leaves alone; one of four.
 inline constexpr unsigned kSentinels = 4;

@@ -148,7 +148,7 @@ Prober::Round Prober::round() const {
 
 Status Prober::make_views() {
   const uint64_t budget = max_bytes_ / 2 - std::min(max_bytes_ / 2, view_bytes_);
-  values_ = nullptr;
+  values_before_ = std::exchange(values_, nullptr);
   if (round() == Round::kIndex) {
     WB_ASSIGN_OR_RETURN(auto views,
                         IndexViews::make(table_, schema_, static_cast<int>(pass_), budget));

@@ -7,7 +7,8 @@
 //                    element of every buffer claims to be a copy of some checkpoint element, or not
 //   values A         random values: claims that do not hold are dropped, what is left over is
 //                    watched (see leftovers.h)
-//   values B, C, C   other random values: what holds here too is a piece
+//   values B, C, C   other random values, of another sign and size (see alphabet.h): what holds
+//                    here too is a piece
 //
 // This class owns no thread and knows no framework. One thread at a time, except view().
 #pragma once
@@ -135,7 +136,8 @@ class Prober {
   Status solve_target(Target* target);
   Status read_values();
   Status check_claims(size_t target, Round round);
-  bool claim_holds(const Target& target, const Claim& claim) const;
+  Status watch(Target* target, Round round);
+  bool claim_holds(const Target& target, const Claim& claim, const ValueViews& values) const;
   // The parts of a false claim that hold.
   void salvage(const Target& target, const Claim& claim, std::vector<Claim>* kept) const;
   Status save_leftovers();
@@ -167,6 +169,7 @@ class Prober {
   std::vector<std::string> names_;                 // of passes
   std::vector<std::unique_ptr<PassViews>> views_;  // of all passes so far
   ValueViews* values_ = nullptr;                   // the present pass's, if it carries values
+  ValueViews* values_before_ = nullptr;            // those of the pass before
   std::vector<std::vector<int64_t>> strides_;      // of all passes so far
   std::vector<size_t> first_stride_;               // per tensor, in each of strides_
   uint64_t view_bytes_ = 0;

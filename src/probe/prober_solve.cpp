@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "base/hash.h"
 #include "layout/quote.h"
 #include "probe/compare.h"
 #include "probe/decode.h"
@@ -19,8 +20,6 @@ namespace {
 constexpr int64_t kMaxPiecesPerNest = 1 << 16;
 constexpr uint64_t kClaims = 1 << 14;
 constexpr uint64_t kElementsPerClaim = 256;
-// A claim of that many elements that held for values A did not do so by chance.
-constexpr int64_t kSureElements = 16;
 // Checks that a false claim is worth: chance may have joined what is true with what is not.
 constexpr int kMaxSplits = 256;
 // Extras of one buffer; where there are more, one stands for all of a kind.
@@ -108,26 +107,45 @@ Status Prober::read_values() {
   const Round now = round();
   WB_RETURN_IF_ERROR(for_each_index(targets_.size(), options_.threads, [&](size_t i) -> Status {
     WB_RETURN_IF_ERROR(check_claims(i, now));
-    Target& target = targets_[i];
-    if (now == Round::kA || !target.left) return Status();
-    if (now == Round::kB) target.left->after_b();
-    if (now == Round::kC) target.left->after_c();
-    if (now != Round::kCAgain) return Status();
-    const auto element = target.left->after_c_again();
-    if (!element) return Status();
-    return Status(Code::kMismatch, "the loader is not deterministic: buffer " +
-                                       quote(given_[target.given].info.name) + " differs at byte " +
-                                       std::to_string(*element * target.element) +
-                                       " after two loads of the same values");
+    return watch(&targets_[i], now);
   }));
   if (now == Round::kA) watch_leftovers();
   note_memory(0);
   return Status();
 }
 
-bool Prober::claim_holds(const Target& target, const Claim& claim) const {
+// What is no piece, after a load of values.
+Status Prober::watch(Target* target, Round now) {
+  if (now == Round::kB && target->left) target->left->after_b();
+  if (now == Round::kC) {
+    if (target->left) target->left->after_c();
+    target->refuted_digest = target->digest_refuted();
+  }
+  if (now != Round::kCAgain) return Status();
+  std::optional<uint64_t> element;
+  if (target->left) element = target->left->after_c_again();
+  if (!element && target->digest_refuted() != target->refuted_digest) {
+    element = target->refuted.front().first;
+  }
+  if (!element) return Status();
+  return Status(Code::kMismatch, "the loader is not deterministic: buffer " +
+                                     quote(given_[target->given].info.name) +
+                                     " differs at or after byte " +
+                                     std::to_string(*element * target->element) +
+                                     " after two loads of the same values");
+}
+
+uint64_t Prober::Target::digest_refuted() const {
+  Hasher hasher;
+  for (const ElementRange& range : refuted) {
+    hasher.add(digest_of(std::span(data + range.first * element, range.count * element)).low);
+  }
+  return hasher.digest().low;
+}
+
+bool Prober::claim_holds(const Target& target, const Claim& claim, const ValueViews& values) const {
   const uint32_t tensor = claim.piece.tensor;
-  const View view = values_->view_as(tensor, claim.cast ? target.dtype : table_[tensor].dtype);
+  const View view = values.view_as(tensor, claim.cast ? target.dtype : table_[tensor].dtype);
   return holds(claim.piece, table_[tensor], target.data, target.element, view);
 }
 
@@ -136,7 +154,7 @@ void Prober::salvage(const Target& target, const Claim& claim, std::vector<Claim
   for (int checks = 0; !doubtful.empty() && checks < kMaxSplits; ++checks) {
     const Claim now = doubtful.back();
     doubtful.pop_back();
-    if (checks > 0 && claim_holds(target, now)) {
+    if (checks > 0 && claim_holds(target, now, *values_)) {
       kept->push_back(now);
       continue;
     }
@@ -168,10 +186,12 @@ Status Prober::check_claims(size_t index, Round now) {
   bool refuted = false;
   std::vector<Claim> parts;
   for (Claim& claim : target.claims) {
-    if (claim_holds(target, claim)) continue;
+    if (claim_holds(target, claim, *values_)) continue;
     const uint32_t tensor = claim.piece.tensor;
     if (now == Round::kA) salvage(target, claim, &parts);
-    if (now != Round::kA && claim.piece.box.size() >= kSureElements) {
+    // Of the same values, or left as the load before left it; else a function of the values.
+    if (now == Round::kCAgain ||
+        (now != Round::kA && claim_holds(target, claim, *values_before_))) {
       return Status(Code::kMismatch, "the loader is not deterministic: tensor " +
                                          quote(table_[tensor].name) + " was copied to buffer " +
                                          quote(given_[target.given].info.name) +

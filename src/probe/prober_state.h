@@ -33,9 +33,12 @@ struct Prober::Target {
   std::vector<std::vector<Segment>> planes;  // until the claims are made
   std::vector<Claim> claims;
   std::optional<Leftovers> left;
-  uint64_t aside = 0;                 // place of the leftovers in the backup (Restore::kReload)
-  std::vector<ElementRange> refuted;  // by values B and C: computed
+  uint64_t aside = 0;  // place of the leftovers in the backup (Restore::kReload)
+  // By values B and C: computed, by a function that left values A alone.
+  std::vector<ElementRange> refuted;
+  uint64_t refuted_digest = 0;  // of their bytes after the first load of C
 
+  uint64_t digest_refuted() const;
   uint64_t bytes() const { return elements * element; }
   uint64_t memory() const;
 };

@@ -13,8 +13,7 @@ constexpr uint64_t kStarts = 1u << 16;
 // Elements of the sequence per step of a dimension, from the last dimension on. The first is 1, so
 // that rows are dense; for the others no two rounds share a ratio, so that two places with the same
 // value in one round have other values in the next.
-constexpr unsigned kRounds = 3;
-constexpr std::array<std::array<int64_t, kMaxRank>, kRounds> kPaces = {{
+constexpr std::array<std::array<int64_t, kMaxRank>, kValueRanges> kPaces = {{
     {1, 3, 7, 13, 19, 29, 37, 43},
     {1, 2, 5, 11, 17, 23, 31, 41},
     {1, 4, 9, 14, 21, 26, 33, 47},
@@ -35,6 +34,11 @@ Status too_large(uint64_t bytes, uint64_t max_bytes) {
 
 int64_t pace(unsigned round, const ProbedTensor& tensor, int dim) {
   return kPaces[round][static_cast<size_t>(tensor.rank - 1 - dim)];
+}
+
+// The type that stands for all whose values look alike after a cast: of floats any does.
+DType cast_source(DType source, DType dtype) {
+  return family_of(source) == Family::kInteger ? source : dtype;
 }
 
 }  // namespace
@@ -95,7 +99,7 @@ Result<std::unique_ptr<ValueViews>> ValueViews::make(const TensorTable& table, c
   auto made = std::make_unique<ValueViews>();
   made->table_ = &table;
   made->schema_ = &schema;
-  made->round_ = round % kRounds;
+  made->round_ = round % kValueRanges;
   made->seed_ = seed + round;
   int64_t longest = 1;
   for (const ProbedTensor& tensor : schema.tensors()) {
@@ -108,7 +112,7 @@ Result<std::unique_ptr<ValueViews>> ValueViews::make(const TensorTable& table, c
   }
   made->length_ = longest + static_cast<int64_t>(kStarts);
   uint64_t element = 0;
-  std::vector<DType> types;
+  std::vector<DType>& types = made->types_;
   for (const TensorInfo& info : table.tensors()) {
     if (std::find(types.begin(), types.end(), info.dtype) != types.end()) continue;
     types.push_back(info.dtype);
@@ -116,20 +120,24 @@ Result<std::unique_ptr<ValueViews>> ValueViews::make(const TensorTable& table, c
   }
   const uint64_t bytes = static_cast<uint64_t>(made->length_) * element;
   if (bytes > max_bytes) return too_large(bytes, max_bytes);
-  for (const DType dtype : types) made->prepare(dtype);
+  for (const DType dtype : types) made->prepare(dtype, dtype);
   return made;
 }
 
 void ValueViews::prepare(DType dtype) {
-  std::vector<std::byte>& sequence = sequence_[dtype];
+  for (const DType source : types_) {
+    if (family_of(source) == family_of(dtype)) prepare(source, dtype);
+  }
+}
+
+void ValueViews::prepare(DType source, DType dtype) {
+  std::vector<std::byte>& sequence = sequence_[{cast_source(source, dtype), dtype}];
   if (!sequence.empty()) return;
-  const Coding coding = value_coding(dtype);
   const size_t element = element_bytes(dtype);
   sequence.resize(static_cast<size_t>(length_) * element);
   uint64_t state = seed_;
   for (int64_t i = 0; i < length_; ++i) {
-    coding.write(static_cast<uint16_t>(next(&state) % coding.base),
-                 &sequence[static_cast<size_t>(i) * element]);
+    write_value(source, dtype, round_, next(&state), &sequence[static_cast<size_t>(i) * element]);
   }
 }
 
@@ -140,7 +148,7 @@ View ValueViews::view_as(uint32_t index, DType dtype) const {
   const auto element = static_cast<int64_t>(element_bytes(dtype));
   uint64_t state = seed_ ^ (uint64_t{index} << 20);
   View view;
-  view.data = sequence_.at(dtype).data() +
+  view.data = sequence_.at({cast_source((*table_)[index].dtype, dtype), dtype}).data() +
               static_cast<size_t>(next(&state) % kStarts) * static_cast<size_t>(element);
   for (int d = 0; d < tensor.rank; ++d) {
     view.stride[static_cast<size_t>(d)] = pace(round_, tensor, d) * element;
@@ -150,7 +158,7 @@ View ValueViews::view_as(uint32_t index, DType dtype) const {
 
 uint64_t ValueViews::bytes() const {
   uint64_t total = 0;
-  for (const auto& [dtype, sequence] : sequence_) total += sequence.capacity();
+  for (const auto& [types, sequence] : sequence_) total += sequence.capacity();
   return total;
 }
 

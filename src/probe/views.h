@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -54,19 +55,23 @@ class ValueViews : public PassViews {
                                                   unsigned round, uint64_t seed,
                                                   uint64_t max_bytes);
   View view(uint32_t index) const override;
-  // The values of the tensor as another type of its family, in which `types` were prepared.
+  // The values of the tensor cast to another type of its family, for which they were prepared.
   View view_as(uint32_t index, DType dtype) const;
-  // Makes the sequence in one more type. Not while others read.
+  // Makes the values of all tensors of that family in one more type. Not while others read.
   void prepare(DType dtype);
   uint64_t bytes() const override;
 
  private:
+  void prepare(DType source, DType dtype);
+
   const TensorTable* table_ = nullptr;
   const Schema* schema_ = nullptr;
   unsigned round_ = 0;
   uint64_t seed_ = 0;
   int64_t length_ = 0;
-  std::map<DType, std::vector<std::byte>> sequence_;
+  std::vector<DType> types_;  // of the table
+  // The sequence of tensors of the first type, cast to the second.
+  std::map<std::pair<DType, DType>, std::vector<std::byte>> sequence_;
 };
 
 }  // namespace wb::probe

@@ -116,6 +116,24 @@ TEST(BadLoaders, ShufflesItsRowsDifferentlyEachTime) {
   expect_refused(&world, loader, Code::kMismatch, "not deterministic");
 }
 
+TEST(BadLoaders, ChangesItsMindAboutWhatItCopiedOnce) {
+  World world = two_tensors();
+  Prober prober(world.table(), {});
+  add_buffers(&world, &prober);
+  int loads = 0;
+  const auto loader = [&](const World::Fetch& get, World* to) {
+    to->store("a", get("a"));
+    const Array b = get("b");
+    // Three planes and A; then no copy in B, and of the two loads of C one is.
+    const bool copies = loads != 4 && loads != 6;
+    to->store("b", copies ? b : computed(b, [](double v) { return 2 * v; }));
+    ++loads;
+  };
+  const Status status = run_probe(&world, loader, &prober);
+  EXPECT_EQ(status.code(), Code::kMismatch);
+  EXPECT_NE(status.message().find("buffer 'b'"), std::string::npos) << status.to_string();
+}
+
 TEST(BadLoaders, StopsCopyingAfterSomeLoads) {
   for (int good = 4; good < 7; ++good) {
     World world = two_tensors();

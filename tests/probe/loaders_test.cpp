@@ -253,17 +253,22 @@ TEST(Loaders, DroppedUntouchedAndPartlyLoaded) {
 }
 
 TEST(Loaders, CastsAreFoundButAreNoCopies) {
-  World world(
-      {{"norm", kBF16, {32}}, {"gate", kBF16, {6, 8}}, {"half", kF16, {9}}, {"ids", kI32, {12}}});
+  World world({{"norm", kBF16, {32}},
+               {"gate", kBF16, {6, 8}},
+               {"half", kF16, {9}},
+               {"ids", kI32, {12}},
+               {"short", kU16, {12}}});
   world.add("norm", kF32, {32});
   world.add("gate", kF64, {6, 8});
   world.add("half", kF32, {9});
   world.add("ids", kI64, {12});
+  world.add("short", kI32, {12});
   const auto load = [](const World::Fetch& get, World* to) {
     to->store("norm", cast(get("norm"), kF32));
     to->store("gate", cast(get("gate"), kF64));
     to->store("half", cast(get("half"), kF32));
     to->store("ids", cast(get("ids"), kI64));
+    to->store("short", cast(get("short"), kI32));
   };
   EXPECT_EQ(expect_learnt(&world, load), 0u);
 }
@@ -289,6 +294,66 @@ TEST(Loaders, ComputedValuesAreNoCopies) {
     to->store("scale", computed(slice(get("a_log"), 0, 0, 1), [&](double) { return scale; }));
   };
   EXPECT_EQ(expect_learnt(&world, load), 0u);
+}
+
+// Each leaves most values of a checkpoint alone, and some of them all that a test of few values
+// has.
+TEST(Loaders, FunctionsThatLeaveMostValuesAloneAreNoCopies) {
+  using Function = double (*)(double);
+  const std::vector<std::pair<const char*, Function>> functions = {
+      {"abs", [](double v) { return std::abs(v); }},
+      {"relu", [](double v) { return std::max(v, 0.0); }},
+      {"leaky relu", [](double v) { return v < 0 ? v / 4 : v; }},
+      {"clamp to FP8", [](double v) { return std::clamp(v, -128.0, 128.0); }},
+      {"clamp below", [](double v) { return std::max(v, -200.0); }},
+      {"clamp to 1", [](double v) { return std::clamp(v, -1.0, 1.0); }},
+  };
+  for (const auto& [name, function] : functions) {
+    for (const DType dtype : {kBF16, kF16, kF32, kF64}) {
+      SCOPED_TRACE(std::string(name) + " " + std::string(dtype_info(dtype).name));
+      World world({{"w", dtype, {24, 16}}, {"v", dtype, {70}}, {"scalar", dtype, {1}}});
+      world.add("w", dtype, {24, 16});
+      world.add("v", dtype, {70});
+      world.add("scalar", dtype, {1});
+      const auto f = function;
+      const auto load = [f](const World::Fetch& get, World* to) {
+        for (const char* tensor : {"w", "v", "scalar"}) to->store(tensor, computed(get(tensor), f));
+      };
+      EXPECT_EQ(expect_learnt(&world, load), 0u);
+    }
+  }
+}
+
+TEST(Loaders, WhatIsOneSidedIsFoundInMatrices) {
+  World world({{"w", kBF16, {64, 64}}, {"tiny", kF32, {64, 64}}});
+  world.add("w", kBF16, {64, 64});
+  world.add("tiny", kF32, {64, 64});
+  const auto load = [](const World::Fetch& get, World* to) {
+    to->store("w", computed(get("w"), [](double v) { return std::min(v, 448.0); }));
+    to->store("tiny", computed(get("tiny"), [](double v) { return std::abs(v) < 1e-3 ? 0 : v; }));
+  };
+  EXPECT_EQ(expect_learnt(&world, load), 0u);
+}
+
+TEST(Loaders, AbsoluteIntegersAndBytesAreNoCopies) {
+  for (const DType dtype : {kI8, kI16, kI32, kI64}) {
+    SCOPED_TRACE(std::string(dtype_info(dtype).name));
+    World world({{"w", dtype, {5, 8}}, {"same", dtype, {5, 8}}});
+    world.add("w", dtype, {5, 8});
+    world.add("same", dtype, {5, 8});
+    const uint64_t sign = uint64_t{1} << (8 * element_bytes(dtype) - 1);
+    const auto load = [=](const World::Fetch& get, World* to) {
+      Array w = get("w");
+      for (Cell& cell : w.cells) {
+        const uint64_t mask = sign | (sign - 1);
+        if ((cell.bits & sign) != 0) cell.bits = (~cell.bits + 1) & mask;
+        cell.from = {Origin::kComputed, 0};
+      }
+      to->store("w", w);
+      to->store("same", get("same"));
+    };
+    EXPECT_EQ(expect_learnt(&world, load), 1u);
+  }
 }
 
 TEST(Loaders, BytesAndPackedTypes) {

@@ -63,6 +63,12 @@ double to_double(DType dtype, uint64_t bits) {
       return small_float(bits, 5, 2);
     case DType::kI8:
       return static_cast<double>(static_cast<int8_t>(bits));
+    case DType::kI16:
+      return static_cast<double>(static_cast<int16_t>(bits));
+    case DType::kI32:
+      return static_cast<double>(static_cast<int32_t>(bits));
+    case DType::kI64:
+      return static_cast<double>(static_cast<int64_t>(bits));
     default:
       return static_cast<double>(bits);
   }
@@ -84,6 +90,12 @@ uint64_t from_double(DType dtype, double value) {
       return to_small_float(value, 5, 2);
     case DType::kI8:
       return static_cast<uint8_t>(static_cast<int8_t>(std::clamp(value, -127.0, 127.0)));
+    case DType::kI16:
+      return static_cast<uint16_t>(static_cast<int16_t>(value));
+    case DType::kI32:
+      return static_cast<uint32_t>(static_cast<int32_t>(value));
+    case DType::kI64:
+      return static_cast<uint64_t>(static_cast<int64_t>(value));
     default:
       return static_cast<uint64_t>(std::max(value, 0.0));
   }
