@@ -14,6 +14,9 @@ namespace {
 
 constexpr uint32_t kVersion = 1;
 constexpr size_t kMaxBytes = 64u << 20;
+// What one may take in memory: a piece is 4 bytes on the wire at least and about 300 decoded. The
+// largest of real models (100,000 pieces) takes a tenth of this.
+constexpr size_t kMaxDecoded = 256u << 20;
 constexpr size_t kMaxName = 4096;
 constexpr uint32_t kMaxWorld = 1u << 20;
 constexpr uint32_t kMaxSlots = 256;
@@ -93,11 +96,21 @@ std::vector<T> copy_column(const flatbuffers::Vector<T>& from) {
   return out;
 }
 
-// Copies variable-length parts out of the buffer. Offsets of a hostile buffer may name one long
-// string a million times, so what is copied in all is held to the size of the whole.
+// Copies parts out of the buffer. Offsets of a hostile buffer may name one long string a million
+// times, so what is copied in all is held to the size of the whole, and the objects that hold it to
+// kMaxDecoded.
 class Copier {
  public:
   explicit Copier(size_t budget) : budget_(budget) {}
+
+  // Asked before `count` objects of `bytes` bytes each are made.
+  Status objects(size_t count, size_t bytes) {
+    if (count > memory_ / bytes) {
+      return bad("it takes more than " + std::to_string(kMaxDecoded >> 20) + " MiB when decoded");
+    }
+    memory_ -= count * bytes;
+    return Status();
+  }
 
   Result<std::string> text(const flatbuffers::String* from) {
     WB_ASSIGN_OR_RETURN(std::string out, take(from->data(), from->size()));
@@ -113,6 +126,7 @@ class Copier {
     return std::string(static_cast<const char*>(data), size);
   }
   size_t budget_;
+  size_t memory_ = kMaxDecoded;
 };
 
 Status read_buffers(const fb::Buffers& from, Copier* copier, Manifest* to) {
@@ -121,6 +135,7 @@ Status read_buffers(const fb::Buffers& from, Copier* copier, Manifest* to) {
                              from.region()->size(), from.offset()->size()}) {
     if (other != count) return bad("the columns of its buffers differ in length");
   }
+  WB_RETURN_IF_ERROR(copier->objects(count, sizeof(BufferInfo) + sizeof(Placement)));
   const std::vector<int64_t> shapes = copy_column(*from.shape());
   const std::vector<uint64_t> bytes = copy_column(*from.bytes());
   const std::vector<uint64_t> offsets = copy_column(*from.offset());
@@ -149,6 +164,7 @@ Status read_extras(const fb::Extras& from, Copier* copier, Manifest* to) {
        {from.offset()->size(), from.bytes()->size(), from.kind()->size(), from.names()->size()}) {
     if (other != count) return bad("the columns of its extras differ in length");
   }
+  WB_RETURN_IF_ERROR(copier->objects(count, sizeof(Extra)));
   const std::vector<uint64_t> offsets = copy_column(*from.offset());
   const std::vector<uint64_t> bytes = copy_column(*from.bytes());
   for (flatbuffers::uoffset_t i = 0; i < count; ++i) {
@@ -178,6 +194,7 @@ Status read_transports(const fb::Manifest& from, Copier* copier, Manifest* to) {
       if (other.kind == transport.kind) return bad("a transport is there twice");
     }
     WB_ASSIGN_OR_RETURN(transport.address, copier->bytes(source->address()));
+    WB_RETURN_IF_ERROR(copier->objects(source->keys()->size(), sizeof(std::string)));
     for (const fb::Key* key : *source->keys()) {
       WB_ASSIGN_OR_RETURN(std::string bytes, copier->bytes(key->bytes()));
       transport.keys.push_back(std::move(bytes));
@@ -271,6 +288,7 @@ Result<Manifest> decode_manifest(std::span<const std::byte> bytes, const TensorT
   WB_RETURN_IF_ERROR(read_buffers(*from.buffers(), &copier, &manifest));
   WB_RETURN_IF_ERROR(read_extras(*from.extras(), &copier, &manifest));
   WB_RETURN_IF_ERROR(read_transports(from, &copier, &manifest));
+  WB_RETURN_IF_ERROR(copier.objects(from.pieces()->count(), sizeof(Piece)));
   const Bytes* words = from.pieces()->words();
   WB_ASSIGN_OR_RETURN(manifest.layout.pieces,
                       decode_pieces({words->data(), words->size()}, from.pieces()->count()));

@@ -225,36 +225,57 @@ TEST(Manifest, LiesAreBadData) {
   refused("digest", [](Manifest* m) { m->mapping_digest.low ^= 1; });
 }
 
-// One long string that a hundred thousand names point to: copying them would take 100 GB.
-TEST(Manifest, AliasedNamesAreNotCopiedWithoutBound) {
-  const Model model = mixture(1, 2, 8, 4);
+// A manifest that the verifier accepts, of `buffers` buffers with one name and `pieces` pieces of
+// four zero bytes each.
+std::string crafted(const Model& model, size_t buffers, const std::string& name, uint32_t pieces) {
   flatbuffers::FlatBufferBuilder builder;
-  const auto name = builder.CreateString(std::string(1'000'000, 'n'));
-  const std::vector<flatbuffers::Offset<flatbuffers::String>> many(100'000, name);
+  const auto text = builder.CreateString(name);
+  const std::vector<flatbuffers::Offset<flatbuffers::String>> many(buffers, text);
   const auto names = builder.CreateVector(many);
-  const auto bytes = builder.CreateVector(std::vector<uint8_t>(100'000, 2));
-  const auto ranks = builder.CreateVector(std::vector<uint8_t>(100'000, 0));
-  const auto longs = builder.CreateVector(std::vector<uint64_t>(100'000, 1));
-  const auto words = builder.CreateVector(std::vector<uint32_t>(100'000, 0));
+  const auto bytes = builder.CreateVector(std::vector<uint8_t>(buffers, 2));
+  const auto ranks = builder.CreateVector(std::vector<uint8_t>(buffers, 0));
+  const auto longs = builder.CreateVector(std::vector<uint64_t>(buffers, 1));
+  const auto ints = builder.CreateVector(std::vector<uint32_t>(buffers, 0));
   const auto shape = builder.CreateVector(std::vector<int64_t>{});
-  const auto buffers = fb::CreateBuffers(builder, names, bytes, ranks, shape, longs, words, longs);
+  const auto columns = fb::CreateBuffers(builder, names, bytes, ranks, shape, longs, ints, longs);
   const auto none8 = builder.CreateVector(std::vector<uint8_t>{});
   const auto none32 = builder.CreateVector(std::vector<uint32_t>{});
   const auto none64 = builder.CreateVector(std::vector<uint64_t>{});
   const auto no_names =
       builder.CreateVector(std::vector<flatbuffers::Offset<flatbuffers::String>>{});
   const auto extras = fb::CreateExtras(builder, none32, none64, none64, none8, no_names);
-  const auto pieces = fb::CreatePieces(builder, 0, none8);
+  const auto words = builder.CreateVector(std::vector<uint8_t>(size_t{pieces} * 4, 0));
+  const auto all_pieces = fb::CreatePieces(builder, pieces, words);
   const auto transports = builder.CreateVector(std::vector<flatbuffers::Offset<fb::Transport>>{});
   const auto worker = builder.CreateString("w");
   const fb::Id id(1, 1);
   const fb::Id table(model.table.digest().low, model.table.digest().high);
   builder.Finish(fb::CreateManifest(builder, 1, worker, 0, 1, &id, &table, &id, 1, true, longs,
-                                    buffers, pieces, extras, transports),
+                                    columns, all_pieces, extras, transports),
                  fb::ManifestIdentifier());
-  const std::string wire(reinterpret_cast<const char*>(builder.GetBufferPointer()),
-                         builder.GetSize());
-  EXPECT_EQ(decode_manifest(bytes_of(wire), model.table).status().code(), Code::kBadData);
+  return std::string(reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize());
+}
+
+Status refusal(const Model& model, const std::string& wire) {
+  return decode_manifest(bytes_of(wire), model.table).status();
+}
+
+// One long string that a hundred thousand names point to: copying them would take 100 GB.
+TEST(Manifest, AliasedNamesAreNotCopiedWithoutBound) {
+  const Model model = mixture(1, 2, 8, 4);
+  const Status status = refusal(model, crafted(model, 100'000, std::string(1'000'000, 'n'), 0));
+  EXPECT_EQ(status.code(), Code::kBadData);
+}
+
+// Small on the wire, large as objects.
+TEST(Manifest, WhatItDecodesToIsBounded) {
+  const Model model = mixture(1, 2, 8, 4);
+  for (const auto& [buffers, pieces] :
+       {std::pair<size_t, uint32_t>{0, 4'000'000}, {1'000'000, 800'000}}) {
+    const Status status = refusal(model, crafted(model, buffers, "", pieces));
+    EXPECT_EQ(status.code(), Code::kBadData);
+    EXPECT_NE(status.message().find("when decoded"), std::string::npos) << status.to_string();
+  }
 }
 
 TEST(Pieces, CountsThatLieAreRefused) {
