@@ -1,5 +1,5 @@
-// A store that keeps its connections and stops answering: every call ends by its own deadline, and
-// close() ends the calls that wait for it.
+// A store that keeps its connections and stops answering, or answers a byte now and then: every
+// call ends by its own deadline, and close() ends the calls that wait for it.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -22,7 +22,9 @@ namespace {
 
 constexpr milliseconds kSlack{500};
 
-// Carries bytes between clients and the store until it is told to hang.
+enum class Trouble { kNone, kSilence, kDrip };
+
+// Carries bytes between clients and the store until there is trouble.
 class Relay {
  public:
   explicit Relay(uint16_t store) : store_(store) {
@@ -42,7 +44,7 @@ class Relay {
     ::close(listener_);
   }
   const std::string& url() const { return url_; }
-  void hang() { hanging_ = true; }
+  void start(Trouble trouble) { trouble_ = trouble; }
 
  private:
   static sockaddr_in loopback(uint16_t port) {
@@ -58,12 +60,14 @@ class Relay {
     while (!stopping_) {
       pollfd listening{listener_, POLLIN, 0};
       if (::poll(&listening, 1, 0) == 1) take();
-      if (hanging_ || ::poll(fds_.data(), fds_.size(), 1) <= 0) {
+      const Trouble trouble = trouble_;
+      if (trouble == Trouble::kDrip) std::this_thread::sleep_for(milliseconds(50));
+      if (trouble == Trouble::kSilence || ::poll(fds_.data(), fds_.size(), 1) <= 0) {
         std::this_thread::sleep_for(milliseconds(1));
         continue;
       }
       for (size_t i = 0; i < fds_.size(); ++i)
-        if (fds_[i].revents != 0) carry(i);
+        if (fds_[i].revents != 0) carry(i, trouble == Trouble::kDrip ? 1 : kMost);
     }
   }
   void take() {
@@ -74,9 +78,9 @@ class Relay {
     fds_.push_back({client, POLLIN, 0});
     fds_.push_back({store, POLLIN, 0});
   }
-  void carry(size_t i) {
-    std::array<char, 65536> bytes{};
-    const ssize_t got = ::recv(fds_[i].fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
+  void carry(size_t i, size_t most) {
+    std::array<char, kMost> bytes{};
+    const ssize_t got = ::recv(fds_[i].fd, bytes.data(), most, MSG_DONTWAIT);
     if (got > 0) {
       (void)::send(fds_[i ^ 1].fd, bytes.data(), static_cast<size_t>(got), MSG_NOSIGNAL);
     } else {
@@ -85,16 +89,17 @@ class Relay {
     }
   }
 
+  static constexpr size_t kMost = 65536;
   const uint16_t store_;
   int listener_ = -1;
   std::string url_;
   std::vector<pollfd> fds_;
-  std::atomic<bool> hanging_{false};
+  std::atomic<Trouble> trouble_{Trouble::kNone};
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
 
-class HungStore : public ::testing::Test {
+class HungStore : public ::testing::TestWithParam<Trouble> {
  protected:
   static uint16_t port_of(const std::string& url) {
     return static_cast<uint16_t>(std::stoul(url.substr(url.rfind(':') + 1)));
@@ -133,11 +138,11 @@ class HungStore : public ::testing::Test {
   const WorkerLayout layout = whole(world.table);
 };
 
-TEST_F(HungStore, ClosingEndsByItsDeadline) {
+TEST_P(HungStore, ClosingEndsByItsDeadline) {
   auto trainer = publisher(open_job(), soon());
   auto rollout = receiver(open_job(), soon());
   ASSERT_TRUE(trainer.ok() && rollout.ok());
-  relay.hang();
+  relay.start(GetParam());
   // Publishing asks nobody.
   EXPECT_TRUE(timed(milliseconds(0), [&] { return (*trainer)->publish(1, nullptr); }).ok());
   const milliseconds limit(1000);
@@ -153,10 +158,10 @@ TEST_F(HungStore, ClosingEndsByItsDeadline) {
   EXPECT_TRUE(freed.ok());
 }
 
-TEST_F(HungStore, CreatingEndsByItsDeadline) {
+TEST_P(HungStore, CreatingEndsByItsDeadline) {
   auto trainers_job = open_job();
   auto rollouts_job = open_job();
-  relay.hang();
+  relay.start(GetParam());
   const milliseconds limit(500);
   EXPECT_EQ(timed(limit, [&] { return publisher(trainers_job, within(limit)).status(); }).code(),
             Code::kDeadline);
@@ -164,13 +169,13 @@ TEST_F(HungStore, CreatingEndsByItsDeadline) {
             Code::kDeadline);
 }
 
-TEST_F(HungStore, CloseEndsAPullThatWaitsForTheNetwork) {
+TEST_P(HungStore, CloseEndsAPullThatWaitsForTheNetwork) {
   auto trainer = publisher(open_job(), soon());
   auto rollout = receiver(open_job(), soon());
   ASSERT_TRUE(trainer.ok() && rollout.ok());
   ASSERT_TRUE((*trainer)->publish(1, nullptr).ok());
   std::this_thread::sleep_for(milliseconds(300));  // the receiver learns of the trainers
-  relay.hang();
+  relay.start(GetParam());
   Status pulled;
   std::thread pulling([&] { pulled = (*rollout)->pull({}, soon(), nullptr); });
   std::this_thread::sleep_for(milliseconds(300));
@@ -183,6 +188,11 @@ TEST_F(HungStore, CloseEndsAPullThatWaitsForTheNetwork) {
   EXPECT_TRUE(joined.ok());
   EXPECT_EQ(pulled.code(), Code::kCancelled) << pulled.to_string();
 }
+
+INSTANTIATE_TEST_SUITE_P(Store, HungStore, ::testing::Values(Trouble::kSilence, Trouble::kDrip),
+                         [](const auto& one) {
+                           return one.param == Trouble::kSilence ? "Silent" : "Drips";
+                         });
 
 }  // namespace
 }  // namespace wb::testing
