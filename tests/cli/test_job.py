@@ -170,6 +170,26 @@ class Others(harness.Case):
                 self.assertIn(receiver.end(), (4, 5), receiver.errors)
                 self.assertEqual(receiver.events("pulled"), [])
 
+    def test_a_trainer_that_is_stopped_is_done_without(self):
+        """It keeps its connections and its lease for a while, and answers nothing."""
+        trainers = [self.start(*publish_words(self.url, self.token, rank, "megatron:tp=1,dp=2"),
+                               "--hold") for rank in range(2)]
+        for trainer in trainers:
+            trainer.wait_for_event("published")
+        trainers[0].child.send_signal(signal.SIGSTOP)
+        result = run(*pull_words(self.url, self.token))
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_all_trainers_are_stopped(self):
+        trainer = self.start(*publish_words(self.url, self.token), "--hold")
+        trainer.wait_for_event("published")
+        trainer.child.send_signal(signal.SIGSTOP)
+        begin = time.monotonic()
+        result = run(*pull_words(self.url, self.token, timeout=3))
+        self.assertIn(result.returncode, (4, 5), result.stderr)
+        self.assert_fails(result, result.returncode, "trainer-0")
+        self.assertLess(time.monotonic() - begin, 60)
+
     def test_memory_that_the_kernel_keeps_to_its_owner(self):
         options = {}
         if os.geteuid() == 0:
