@@ -72,7 +72,7 @@ Status LocalJob::populate(Deadline deadline) const {
   for (const Piece& piece : pieces_) {
     if (!piece.mapped) continue;
     const auto pitch = static_cast<uint64_t>(std::abs(piece.remote_pitch));
-    if (pitch <= piece.length + kPopulateGap) {
+    if (pitch <= piece.length + kFaultAround) {
       const uint64_t last = row_address(piece.remote, piece.count - 1, piece.remote_pitch);
       ranges.push_back({piece.region, std::min(piece.remote, last),
                         std::max(piece.remote, last) + piece.length});

@@ -16,14 +16,17 @@ struct AddressRange {
   uint64_t end = 0;
 };
 
-// Entering 16 pages costs about what one system call does.
-inline constexpr uint64_t kPopulateGap = 64u << 10;
+// The aligned window that one read fault enters into the page table (fault_around_bytes of Linux).
+// MADV_POPULATE_READ goes from page to page and takes half as long again. Where the window is
+// smaller, the rest is faulted in by the first pull.
+inline constexpr uint64_t kFaultAround = 64u << 10;
 
 // Whole pages that hold the ranges, ascending in each region and disjoint; gaps inside a region
-// that are too small to be worth a system call of their own are filled.
+// that a fault enters anyway are filled.
 std::vector<AddressRange> page_ranges(std::vector<AddressRange> ranges, uint64_t page_bytes);
 
-// Brings the pages of `ranges` (from page_ranges) into the page table. kDeadline between steps.
+// Brings the pages of `ranges` (from page_ranges) into the page table, by reading a byte here and
+// there: they must be mapped and readable. kDeadline between steps.
 Status populate(const std::vector<AddressRange>& ranges, Deadline deadline);
 
 }  // namespace wb::local
