@@ -36,9 +36,9 @@ const TransportCosts* find_transport_costs(std::string_view name) {
       // One iovec per row, 512 rows a call.
       {"local-vm", 130'000, 110, 12'000, 90, 0, 0, 4u << 20, 200, false},
       {"ucx", 900'000, 20, 8'000, 100, 0, 0, 4u << 20, 200, false},
-      {"verbs", 100'000, 20, 8'000, 100, 15'000, 30, 4u << 20, 200, false},
+      {"verbs", 100'000, 20, 8'000, 100, 15'000, 16, 4u << 20, 200, false},
       // Into GPU memory: the scatter is a two-dimensional copy on the device.
-      {"verbs-cuda", 100'000, 20, 200, 2, 15'000, 30, 4u << 20, 2, false},
+      {"verbs-cuda", 100'000, 20, 200, 2, 15'000, 16, 4u << 20, 2, false},
   }};
   const auto it = std::find_if(kAll.begin(), kAll.end(),
                                [&](const TransportCosts& costs) { return costs.name == name; });

@@ -19,7 +19,7 @@ struct TransportCosts {
   uint64_t copy_row_ps = 8'000;      // one more row of a local scatter out of the staging ring
   uint64_t copy_byte_ps = 100;       // one byte of it
   uint64_t sge_ps = 30'000;          // one more scatter entry of a read
-  uint32_t max_sges = 30;            // scatter entries of one read; 0: no scatter-gather
+  uint32_t max_sges = 16;            // scatter entries of one read; 0: no scatter-gather
   uint64_t staging_bytes = 4 << 20;  // largest read into the staging ring
   uint64_t relay_byte_ps = 200;      // one byte of a relaid snapshot, at the source
   bool can_relay = false;            // the publisher can serve a relaid snapshot

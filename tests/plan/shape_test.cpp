@@ -23,7 +23,7 @@ TEST(Shape, OProjIntoGpuMemoryGoesThroughTheRing) {
   // Into host memory, scatter entries cost less than a second pass over the bytes.
   const ShapedRun scattered = shape_run(run, costs("verbs"));
   EXPECT_EQ(scattered.shape, Shape::kScatter);
-  EXPECT_EQ(scattered.reads, (run.count + 29) / 30);
+  EXPECT_EQ(scattered.reads, (run.count + 15) / 16);
   // Where a row is a memcpy anyway, nothing is gained.
   EXPECT_EQ(shape_run(run, costs("local-mapped")).shape, Shape::kRows);
 }
