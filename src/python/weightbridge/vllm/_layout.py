@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import datetime
 import fnmatch
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import torch
 
 from .._checkpoint import Table
-from .._errors import Unsupported
+from .._errors import Deadline, Unavailable, Unsupported
 from .._layout import Layout
-from .._probe import Probed, Weights, probe
+from .._probe import Homes, Probed, Weights, probe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,10 +136,13 @@ def layout(
     reload: Callable[[], object] | None = None,
     backup_dir: str | None = None,
     unused: Collection[str] = (),
+    timeout: float = 120.0,
 ) -> Learnt:
     """Learns where `model`, live in this process, keeps each element of the checkpoint. Raises when
-    a pull could not bring all of them; the model's weights are as before in every case. `unused`:
-    patterns of checkpoint tensors that the model ignores (a stored copy of a tied head)."""
+    pulls could not bring all of them; the model's weights are as before in every case. `unused`:
+    patterns of checkpoint tensors that the model ignores (a stored copy of a tied head). All ranks
+    that share the model call it together: they compare what they hold, and wait for each other for
+    `timeout` seconds."""
     layers = _deriving_layers(model)
     dtype = vllm_config.model_config.dtype
 
@@ -148,14 +152,22 @@ def layout(
                 layer.process_weights_after_loading(dtype)  # type: ignore[operator]
 
     make = fresh_loader if packs_experts(model) else loader
+    groups = _groups(vllm_config)
     try:
-        probed = probe(
-            make(model, vllm_config), table, lambda: buffers_of(model),
-            restore=restore, reload=reload, backup_dir=backup_dir,
-        )
-    finally:
-        finalise()  # what is derived follows the weights that were put back
-    _require_live(model, probed, layers, unused)
+        try:
+            probed = probe(
+                make(model, vllm_config), table, lambda: buffers_of(model),
+                restore=restore, reload=reload, backup_dir=backup_dir,
+            )
+        finally:
+            finalise()  # what is derived follows the weights that were put back
+        _require_live(model, probed, layers)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            _held_by_all(groups, None, timeout)  # the others hear of it instead of waiting
+        raise
+    held = {h.name: h.elements - h.no_home for h in probed.homes.values()}
+    _require_held(probed.homes, _held_by_all(groups, held, timeout), unused)
     return Learnt(probed.layout, probed, finalise)
 
 
@@ -163,7 +175,6 @@ def _require_live(
     model: torch.nn.Module,
     probed: Probed,
     layers: list[torch.nn.Module],
-    unused: Collection[str],
 ) -> None:
     empty = [n for n, p in model.named_parameters() if p.numel() == 0 and n.endswith("weight")]
     skipped = {h.name for h in probed.homeless}
@@ -174,17 +185,6 @@ def _require_live(
             "weightbridge.vllm.keep_weights_plain(), which the plugin calls unless "
             "WEIGHTBRIDGE_VLLM_PREPACK=1 is set",
             tensor=empty[0],
-        )
-    # With more ranks, what is at home on none cannot be told from here.
-    lost = [] if _partly() else [
-        h for h in probed.homeless if not any(fnmatch.fnmatch(h.name, p) for p in unused)
-    ]
-    if lost:
-        raise Unsupported(
-            f"{len(lost)} checkpoint tensors have elements that no parameter of the model holds: "
-            f"{lost[0].no_home} of {lost[0].elements} of {lost[0].name}, for one. Tensors that the "
-            "model does not use are named in `unused` (patterns)",
-            tensor=lost[0].name,
         )
     deriving = {id(t) for layer in layers for t in layer.parameters()}
     deriving |= {id(t) for layer in layers for t in layer.buffers()}
@@ -198,8 +198,71 @@ def _require_live(
             )
 
 
-def _partly() -> bool:
-    """Whether this rank holds only a part of the model: then elements without a home are expected."""
-    from vllm.distributed import get_pp_group, get_tensor_model_parallel_world_size
+def _groups(vllm_config: Any) -> list[Any]:
+    """The groups of ranks over which the model is cut: joined one after the other, they are all."""
+    from vllm.distributed import get_dp_group, get_pp_group, get_tp_group
 
-    return bool(get_tensor_model_parallel_world_size() > 1 or get_pp_group().world_size > 1)
+    groups = [get_tp_group(), get_pp_group()]
+    if vllm_config.parallel_config.enable_expert_parallel:
+        groups.append(get_dp_group())  # experts are cut over the data-parallel replicas too
+    return [group for group in groups if group.world_size > 1]
+
+
+def _gather(group: Any, mine: object, timeout: float) -> list[Any]:
+    """What each rank of the group gives, in the order of ranks."""
+    try:
+        torch.distributed.monitored_barrier(
+            group.cpu_group, timeout=datetime.timedelta(seconds=timeout))
+    except RuntimeError as error:
+        raise Deadline(
+            f"the other ranks of the model did not come within {timeout:g} s to compare their "
+            f"layouts; the weights are as before ({error})"
+        ) from error
+    given: list[Any] = [None] * group.world_size
+    torch.distributed.all_gather_object(given, mine, group=group.cpu_group)
+    return given
+
+
+def _held_by_all(
+    groups: Collection[Any], held: dict[str, int] | None, timeout: float
+) -> dict[str, int]:
+    """How many elements of each checkpoint tensor the ranks hold between them; what two of them
+    hold counts twice. `held`: of this rank, None if it has failed."""
+    failed = None
+    for group in groups:  # all of them, also after a failure: other ranks wait in the next ones
+        parts = _gather(group, held, timeout)
+        if None in parts:
+            if held is not None:
+                failed = group.ranks[parts.index(None)]
+            held = None
+            continue
+        total: dict[str, int] = {}
+        for part in parts:
+            for name, elements in part.items():
+                total[name] = total.get(name, 0) + elements
+        held = total
+    if failed is not None:
+        raise Unavailable(
+            f"rank {failed} of the model has no layout, by an error of its own or of a rank that it "
+            "waited for; the weights are as before",
+            peer=f"rank {failed}",
+        )
+    return held or {}
+
+
+def _require_held(
+    homes: Mapping[str, Homes], held: Mapping[str, int], unused: Collection[str]
+) -> None:
+    lost = [
+        h for h in homes.values()
+        if held.get(h.name, 0) < h.elements and not any(fnmatch.fnmatch(h.name, p) for p in unused)
+    ]
+    if lost:
+        first = lost[0]
+        raise Unsupported(
+            f"{len(lost)} checkpoint tensors have elements that no parameter of the model holds, on "
+            f"any rank: {first.elements - held.get(first.name, 0)} of {first.elements} of "
+            f"{first.name}, for one. Tensors that the model does not use are named in `unused` "
+            "(patterns)",
+            tensor=first.name,
+        )
