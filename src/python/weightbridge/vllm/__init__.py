@@ -1,7 +1,7 @@
 """vLLM: the layout of a live model, and a weight-transfer engine called "weightbridge".
 
     llm = LLM(model, weight_transfer_config=WeightTransferConfig(backend="weightbridge"))
-    llm.init_weight_transfer_engine({"init_info": {"store": URL, "token_file": FILE}})
+    llm.init_weight_transfer_engine({"init_info": {"store": URL, "token": TOKEN}})
     llm.start_weight_update(); llm.update_weights({"update_info": {"version": 7}})
     llm.finish_weight_update()
 

@@ -15,19 +15,20 @@ from vllm.distributed.weight_transfer.base import (
 )
 
 from .._checkpoint import Table, checkpoint
-from .._errors import FailedPrecondition, InvalidArgument, Unavailable
+from .._errors import FailedPrecondition, Unavailable
 from .._job import Job, Receiver
 from .._report import PullReport
 from .._types import Want, at_least, exactly, latest
+from ._credentials import credentials
 from ._layout import Learnt, layout
 
 
 @dataclasses.dataclass
 class InitInfo(WeightTransferInitInfo):
     store: str = ""
-    """URL of the job's store."""
+    """URL of the job's store; empty: WEIGHTBRIDGE_STORE of the engine's environment."""
     token: str = ""
-    token_file: str = ""
+    """Empty: what WEIGHTBRIDGE_TOKEN_FILE of the engine's environment names."""
     job: str = ""
     host: str = ""
     """Address of this machine that trainers can reach."""
@@ -69,21 +70,19 @@ class WeightBridgeEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
 
     def init_transfer_engine(self, init_info: InitInfo) -> None:
         """Learns the layout of this worker's model and joins the job."""
-        if not init_info.store:
-            raise InvalidArgument("init_info needs the job's store")
+        store, token, token_file = credentials(init_info.store, init_info.token)
         self.shutdown()
         table = self._table(init_info)
         self._learnt = layout(
             self.model, table, self.vllm_config, backup_dir=init_info.backup_dir or None,
-            unused=init_info.unused,
+            unused=init_info.unused, timeout=init_info.timeout,
         )
         parallel = self.parallel_config
         index = parallel.data_parallel_index * parallel.world_size + parallel.rank
         name = init_info.name or f"vllm-{socket.gethostname()}-{os.getpid()}"
         self._job = Job.open(
-            init_info.store, token=init_info.token, token_file=init_info.token_file,
-            name=init_info.job, host=init_info.host, transports=init_info.transports,
-            timeout=init_info.timeout,
+            store, token=token, token_file=token_file, name=init_info.job, host=init_info.host,
+            transports=init_info.transports, timeout=init_info.timeout,
         )
         self._staging = init_info.staging
         self._receiver = Receiver.create(
