@@ -26,6 +26,14 @@ void raise(wb_code code, const char* sentence) {
   throw nb::python_error();
 }
 
+const char* c_text(const std::string& text) {
+  if (const size_t end = text.find('\0'); end != std::string::npos) {
+    raise(WB_INVALID_ARGUMENT,
+          ("a text with a NUL character after \"" + text.substr(0, end) + '"').c_str());
+  }
+  return text.c_str();
+}
+
 int64_t milliseconds(double seconds) {
   if (!(seconds >= 0) || seconds > 1e9) {
     raise(WB_INVALID_ARGUMENT, "a timeout is a number of seconds from 0 to 30 days");

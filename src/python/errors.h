@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <weightbridge/weightbridge.h>
 
+#include <string>
 #include <utility>
 
 namespace wb::python {
@@ -33,6 +34,9 @@ template <typename Call>
 void run(Call&& call) {
   check(released(std::forward<Call>(call)));
 }
+
+// For a call that takes a C string. Raises kInvalidArgument for a text that C would cut short.
+const char* c_text(const std::string& text);
 
 // Seconds, rounded up to milliseconds, so that a short timeout is not none. What is out of range is
 // for the library to refuse.

@@ -55,10 +55,15 @@ class ClosingHandle {
   explicit ClosingHandle(const char* what) : what_(what) {}
   ClosingHandle(const ClosingHandle&) = delete;
   ClosingHandle& operator=(const ClosingHandle&) = delete;
-  ~ClosingHandle() {
-    if (handle_ == nullptr || !process_.here()) return;
+  ~ClosingHandle() { (void)shut(); }
+
+  // Closes without a word. False: it could not be closed in time, and its threads go on.
+  bool shut() noexcept {
+    if (handle_ == nullptr || !process_.here()) return true;
     const wb_code code = released([&] { return Close(handle_, kMilliseconds); });
-    if (code != WB_DEADLINE && code != WB_FAILED_PRECONDITION) handle_ = nullptr;
+    if (code == WB_DEADLINE || code == WB_FAILED_PRECONDITION) return false;
+    handle_ = nullptr;
+    return true;
   }
 
   T** out() { return &handle_; }

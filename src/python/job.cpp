@@ -16,7 +16,7 @@ std::mutex& log_mutex() {
 }
 bool python_is_over = false;  // under log_mutex()
 
-const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+const char* or_null(const std::string& text) { return text.empty() ? nullptr : c_text(text); }
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void end_of_python() {
   python_is_over = true;
 }
 
-Job::Job(const Options& options, double timeout) : log_(options.log) {
+Job::Job(const Options& options, double timeout) : log_(new Log{options.log}) {
   wb_job_options raw{};
   raw.struct_size = sizeof raw;
   raw.name = or_null(options.name);
@@ -40,12 +40,18 @@ Job::Job(const Options& options, double timeout) : log_(options.log) {
   raw.etcd_password = or_null(options.etcd_password);
   raw.ca_file = or_null(options.ca_file);
   raw.log_level = options.log_level;
-  if (!log_.is_none()) {
+  if (!options.log.is_none()) {
     raw.log = &write_log;
-    raw.log_user = log_.ptr();
+    raw.log_user = log_.get();
   }
   const int64_t limit = milliseconds(timeout);
   run([&] { return wb_job_open(&raw, limit, handle_.out()); });
+}
+
+Job::~Job() {
+  if (handle_.shut()) return;
+  drop_log();
+  (void)log_.release();  // threads that could not be ended may still look at it
 }
 
 void Job::write_log(void* user, int32_t level, const char* room, const char* message,
@@ -53,10 +59,12 @@ void Job::write_log(void* user, int32_t level, const char* room, const char* mes
   const std::scoped_lock lock(log_mutex());
   if (python_is_over) return;
   const nb::gil_scoped_acquire acquire;
+  const nb::object call = static_cast<const Log*>(user)->callable;
+  if (!call.is_valid()) return;
   try {
     nb::dict facts;
     for (size_t i = 0; i < field_count; ++i) facts[fields[i].key] = nb::str(fields[i].value);
-    nb::borrow(nb::handle(static_cast<PyObject*>(user)))(level, room, message, facts);
+    call(level, room, message, facts);
   } catch (nb::python_error& error) {
     error.discard_as_unraisable("weightbridge: the log");
   } catch (const std::exception&) {
@@ -70,8 +78,26 @@ std::string Job::store_url() const {
   return url;
 }
 
+namespace {
+
+int visit_job(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Job>(self)->log());
+  return 0;
+}
+
+int clear_job(PyObject* self) {
+  nb::inst_ptr<Job>(self)->drop_log();
+  return 0;
+}
+
+}  // namespace
+
 void bind_job(nb::module_& module) {
-  nb::class_<Job>(module, "Job")
+  static PyType_Slot collected[] = {{Py_tp_traverse, reinterpret_cast<void*>(&visit_job)},
+                                    {Py_tp_clear, reinterpret_cast<void*>(&clear_job)},
+                                    {0, nullptr}};
+  nb::class_<Job>(module, "Job", nb::type_slots(collected))
       .def_static(
           "open",
           [](const std::string& store, const std::string& token, const std::string& token_file,

@@ -24,16 +24,30 @@ class Job {
     int log_level = WB_LOG_INFO;
   };
   Job(const Options& options, double timeout);
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
 
   wb_job* get() const { return handle_.get(); }
   std::string store_url() const;
-  void close(double timeout) { handle_.close(timeout); }
+  void close(double timeout) {
+    handle_.close(timeout);
+    drop_log();
+  }
   bool closed() const { return handle_.closed(); }
 
+  // For Python's collector: a log is often a method of what holds the job.
+  PyObject* log() const { return log_->callable.ptr(); }
+  void drop_log() { log_->callable.reset(); }
+
  private:
+  // What the library's threads know of the log. Read and dropped with the GIL.
+  struct Log {
+    nb::object callable;
+  };
   static void write_log(void* user, int32_t level, const char* room, const char* message,
                         const wb_log_field* fields, size_t field_count) noexcept;
-  nb::object log_;  // outlives the handle, which calls it
+  std::unique_ptr<Log> log_;  // outlives the handle, which calls it
   ClosingHandle<wb_job, wb_job_close> handle_{"job"};
 };
 

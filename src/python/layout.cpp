@@ -31,7 +31,8 @@ void* address(uint64_t value) { return reinterpret_cast<void*>(value); }
 
 TablePointer open_table(const std::string& path) {
   wb_table* table = nullptr;
-  run([&] { return wb_table_open(path.c_str(), &table); });
+  const char* const file = c_text(path);
+  run([&] { return wb_table_open(file, &table); });
   return std::make_unique<Table>(table);
 }
 
@@ -39,7 +40,7 @@ TablePointer create_table(const std::vector<TensorTuple>& tensors) {
   std::vector<wb_tensor> raw;
   raw.reserve(tensors.size());
   for (const auto& [name, dtype, shape] : tensors) {
-    raw.push_back({name.c_str(), dtype, static_cast<uint32_t>(shape.size()), shape.data()});
+    raw.push_back({c_text(name), dtype, static_cast<uint32_t>(shape.size()), shape.data()});
   }
   wb_table* table = nullptr;
   run([&] { return wb_table_create(raw.data(), raw.size(), &table); });
@@ -69,14 +70,16 @@ LayoutPointer layout_from_rules(const Table& table, const std::string& folder,
                                 const std::string& spec, uint32_t rank) {
   wb_layout* layout = nullptr;
   wb_table* const all = table.get();
-  run([&] { return wb_layout_from_rules(all, folder.c_str(), spec.c_str(), rank, &layout); });
+  const char* const model = c_text(folder);
+  const char* const rule = c_text(spec);
+  run([&] { return wb_layout_from_rules(all, model, rule, rank, &layout); });
   return std::make_unique<Layout>(layout);
 }
 
 uint32_t add_buffer(Layout& layout, const std::string& name, int32_t dtype, const Numbers& shape,
                     uint64_t data, uint64_t bytes) {
   const wb_buffer buffer{
-      sizeof(wb_buffer), name.c_str(),  dtype, static_cast<uint32_t>(shape.size()),
+      sizeof(wb_buffer), c_text(name),  dtype, static_cast<uint32_t>(shape.size()),
       shape.data(),      address(data), bytes};
   uint32_t index = 0;
   check(wb_layout_add_buffer(layout.get(), &buffer, &index));
@@ -103,7 +106,7 @@ void add_piece(Layout& layout, const std::string& tensor, uint32_t buffer,
     return array->empty() ? &kNothing : array->data();
   };
   const wb_piece piece{
-      sizeof(wb_piece), tensor.c_str(), buffer,        static_cast<uint32_t>(rank.value_or(0)),
+      sizeof(wb_piece), c_text(tensor), buffer,        static_cast<uint32_t>(rank.value_or(0)),
       pointer(start),   pointer(count), pointer(step), offset,
       pointer(stride)};
   check(wb_layout_add_piece(layout.get(), &piece));
@@ -111,14 +114,14 @@ void add_piece(Layout& layout, const std::string& tensor, uint32_t buffer,
 
 uint32_t add_tensor(Layout& layout, const std::string& tensor, uint64_t data, uint64_t bytes) {
   uint32_t index = 0;
-  check(wb_layout_add_tensor(layout.get(), tensor.c_str(), address(data), bytes, &index));
+  check(wb_layout_add_tensor(layout.get(), c_text(tensor), address(data), bytes, &index));
   return index;
 }
 
 void allocate(Layout& layout, int32_t kind, bool huge_pages,
               const std::optional<std::string>& name) {
   const wb_memory_options options{sizeof(wb_memory_options), kind, huge_pages ? 1 : 0,
-                                  name.has_value() ? name->c_str() : nullptr};
+                                  name.has_value() ? c_text(*name) : nullptr};
   wb_layout* const handle = layout.get();
   run([&] { return wb_layout_allocate(handle, &options); });
 }
@@ -195,7 +198,8 @@ std::string diff(const Layout& a, const Layout& b) {
 std::pair<TablePointer, LayoutPointer> load(const std::string& path) {
   wb_table* table = nullptr;
   wb_layout* layout = nullptr;
-  run([&] { return wb_layout_load(path.c_str(), &table, &layout); });
+  const char* const file = c_text(path);
+  run([&] { return wb_layout_load(file, &table, &layout); });
   return {std::make_unique<Table>(table), std::make_unique<Layout>(layout)};
 }
 
@@ -222,7 +226,7 @@ void bind_layout(nb::module_& module) {
           "add_extra",
           [](Layout& layout, uint32_t buffer, uint64_t offset, uint64_t bytes, int32_t kind,
              const std::string& name) {
-            check(wb_layout_add_extra(layout.get(), buffer, offset, bytes, kind, name.c_str()));
+            check(wb_layout_add_extra(layout.get(), buffer, offset, bytes, kind, c_text(name)));
           },
           nb::arg("buffer"), nb::arg("offset"), nb::arg("bytes"), nb::arg("kind"), nb::arg("name"))
       .def(
@@ -247,7 +251,8 @@ void bind_layout(nb::module_& module) {
           "save",
           [](const Layout& layout, const std::string& path) {
             wb_layout* const handle = layout.get();
-            run([&] { return wb_layout_save(handle, path.c_str()); });
+            const char* const file = c_text(path);
+            run([&] { return wb_layout_save(handle, file); });
           },
           nb::arg("path"))
       .def_static("diff", &diff, nb::arg("a"), nb::arg("b"));

@@ -29,7 +29,7 @@ std::unique_ptr<Probe> create(const Table& table, int32_t restore, uint32_t thre
   options.struct_size = sizeof options;
   options.restore = restore;
   options.threads = threads;
-  options.backup_dir = backup_dir.has_value() ? backup_dir->c_str() : nullptr;
+  options.backup_dir = backup_dir.has_value() ? c_text(*backup_dir) : nullptr;
   options.max_bytes = max_bytes;
   options.seed = seed;
   wb_probe* probe = nullptr;
@@ -41,7 +41,7 @@ std::unique_ptr<Probe> create(const Table& table, int32_t restore, uint32_t thre
 uint32_t add_buffer(Probe& probe, const std::string& name, int32_t dtype, const Numbers& shape,
                     uint64_t data, uint64_t bytes) {
   const wb_buffer buffer{sizeof(wb_buffer),
-                         name.c_str(),
+                         c_text(name),
                          dtype,
                          static_cast<uint32_t>(shape.size()),
                          shape.data(),
@@ -124,7 +124,7 @@ void end_pass(
   std::vector<wb_probe_place> raw;
   if (places.has_value()) {
     for (const auto& [name, data, bytes] : *places) {
-      raw.push_back({name.c_str(), reinterpret_cast<const void*>(data), bytes});
+      raw.push_back({c_text(name), reinterpret_cast<const void*>(data), bytes});
     }
   }
   wb_probe* const handle = probe.get();

@@ -22,7 +22,7 @@ class Receiver {
       : on_event_(std::move(on_event)) {
     wb_receiver_options options{};
     options.struct_size = sizeof options;
-    options.name = name.c_str();
+    options.name = c_text(name);
     options.index = index;
     options.staging = staging ? 1 : 0;
     options.huge_pages = huge_pages ? 1 : 0;
@@ -66,8 +66,15 @@ class Receiver {
     if (text == nullptr) check(wb_last_error()->code);
     return text;
   }
-  void close(double timeout) { handle_.close(timeout); }
+  void close(double timeout) {
+    handle_.close(timeout);
+    drop_on_event();
+  }
   bool closed() const { return handle_.closed(); }
+
+  // For Python's collector: a callback is often a method of what holds the receiver.
+  PyObject* on_event() const { return on_event_.ptr(); }
+  void drop_on_event() { on_event_ = nb::none(); }
 
  private:
   static Outcome finish(wb_code code, const wb_pull_report* report) {
@@ -124,10 +131,24 @@ class Receiver {
   ClosingHandle<wb_receiver, wb_receiver_close> handle_{"receiver"};
 };
 
+int visit_receiver(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Receiver>(self)->on_event());
+  return 0;
+}
+
+int clear_receiver(PyObject* self) {
+  nb::inst_ptr<Receiver>(self)->drop_on_event();
+  return 0;
+}
+
 }  // namespace
 
 void bind_receiver(nb::module_& module) {
-  nb::class_<Receiver>(module, "Receiver")
+  static PyType_Slot collected[] = {{Py_tp_traverse, reinterpret_cast<void*>(&visit_receiver)},
+                                    {Py_tp_clear, reinterpret_cast<void*>(&clear_receiver)},
+                                    {0, nullptr}};
+  nb::class_<Receiver>(module, "Receiver", nb::type_slots(collected))
       .def_static(
           "create",
           [](const Job& job, const Layout& layout, const std::string& name, uint32_t index,

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import weakref
 
 import numpy as np
 import torch
@@ -179,6 +180,38 @@ class Errors(unittest.TestCase):
         with self.assertRaises(wb.InvalidArgument):
             layout.add_tensor("w", [1, 2, 3])
 
+    def test_numbers_are_whole_and_fit(self):
+        layout = wb.Layout.create(table_of(w=torch.zeros(4, 4)))
+        index = layout.add_buffer("w", torch.zeros(4, 4))
+        for bad in (1.5, 4.0, 1 << 70, -(1 << 70), "4", None):
+            with self.subTest(bad=bad):
+                with self.assertRaises(wb.InvalidArgument):
+                    wb.Table.create([("a", "F32", (bad,))])
+                with self.assertRaises(wb.InvalidArgument):
+                    layout.add_buffer("b", dtype="F32", shape=[bad])
+                with self.assertRaises(wb.InvalidArgument):
+                    layout.add_piece("w", index, start=[bad, 0], count=[1, 4])
+                with self.assertRaises(wb.InvalidArgument):
+                    layout.add_piece("w", index, offset=bad)
+
+    def test_no_text_is_cut_at_a_nul(self):
+        table = table_of(w=torch.zeros(4))
+        layout = wb.Layout.create(table)
+        calls = (
+            lambda: wb.Table.create([("a\0b", "F32", (1,))]),
+            lambda: layout.add_tensor("w\0", torch.zeros(4)),
+            lambda: layout.add_buffer("w\0x", torch.zeros(4)),
+            lambda: layout.add_extra(0, 0, 1, wb.ExtraKind.ZERO_FILL, "\0"),
+            lambda: layout.save("/tmp/x\0y"),
+            lambda: wb.Layout.load("/tmp/x\0y"),
+            lambda: wb.Table.open("x\0"),
+            lambda: wb.Layout.from_rules(table, "m\0", "vllm:tp=1", 0),
+            lambda: wb.Job.open("embed:127.0.0.1:0", token="secret\0rest", timeout=5),
+        )
+        for number, call in enumerate(calls):
+            with self.subTest(call=number), self.assertRaisesRegex(wb.InvalidArgument, "NUL"):
+                call()
+
     def test_read_only_memory_is_no_target(self):
         table = table_of(w=torch.zeros(4))
         array = np.zeros(4, np.float32)
@@ -302,6 +335,31 @@ class Processes(unittest.TestCase):
         result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
                                 timeout=60, check=False, env=os.environ)
         self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_callbacks_of_what_holds_them_do_not_keep_it(self):
+        class Holder:
+            def __init__(self, close):
+                self.job = job(log=self.log)
+                table = table_of(w=torch.zeros(4))
+                layout = wb.Layout.create(table)
+                layout.add_tensor("w", torch.zeros(4))
+                if close:
+                    self.receiver = wb.Receiver.create(
+                        self.job, layout, name="r", timeout=20, on_event=self.event)
+                    self.receiver.close()
+                    self.job.close()
+
+            def log(self, level, room, message, fields):
+                pass
+
+            def event(self, event):
+                pass
+
+        for close in (False, True):
+            with self.subTest(close=close):
+                kept = weakref.ref(Holder(close))
+                gc.collect()
+                self.assertIsNone(kept())
 
     def test_records_reach_logging(self):
         with self.assertLogs("weightbridge", logging.DEBUG) as logs:

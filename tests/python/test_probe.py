@@ -265,6 +265,10 @@ class Loaders(unittest.TestCase):
             self.probe(self.good, restore="reload")
         with self.assertRaises(wb.InvalidArgument):
             self.probe(self.good, lambda: [("x", self.fused), ("x", self.scale)])
+        with self.assertRaisesRegex(wb.InvalidArgument, "function"):
+            wb.probe(self.good, self.table, {"x": self.fused})
+        with self.assertRaisesRegex(wb.InvalidArgument, "no tensor"):
+            self.probe(self.good, lambda: {})
 
     def test_numpy(self):
         target = np.zeros((6, 8), np.float32)

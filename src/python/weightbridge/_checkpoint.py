@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _weightbridge as native
 from ._errors import InvalidArgument
-from ._tensors import dtype_of
+from ._tensors import dtype_of, int64s
 from ._types import DType
 
 
@@ -41,7 +41,7 @@ class Table:
             if isinstance(tensor, TensorInfo):
                 tensor = (tensor.name, tensor.dtype, tensor.shape)
             name, dtype, shape = tensor
-            entries.append((name, int(dtype_of(dtype)), [int(n) for n in shape]))
+            entries.append((name, int(dtype_of(dtype)), int64s(shape, f"the shape of {name}", name)))
         return Table(native.Table.create(entries))
 
     def tensors(self) -> list[TensorInfo]:

@@ -11,7 +11,7 @@ from typing import Any
 from . import _weightbridge as native
 from ._checkpoint import Table
 from ._errors import InvalidArgument, Mismatch
-from ._tensors import Span, dtype_of, span_of, writable
+from ._tensors import Span, dtype_of, int64s, span_of, writable
 from ._types import DType, ExtraKind, MemoryKind, Role
 
 
@@ -90,7 +90,8 @@ class Layout:
         if data is None:
             if dtype is None or shape is None:
                 raise InvalidArgument(f"buffer {name}: a tensor, or dtype and shape", tensor=name)
-            return self._raw.add_buffer(name, int(dtype_of(dtype)), list(shape), 0, 0)
+            sizes = int64s(shape, f"the shape of buffer {name}", name)
+            return self._raw.add_buffer(name, int(dtype_of(dtype)), sizes, 0, 0)
         span = span_of(data, name)
         dense = span.shape if span.row_major() else span.dense()
         if dense is None:
@@ -116,9 +117,11 @@ class Layout:
         """A box of `tensor` inside a buffer. Boxes count elements, offset and strides bytes. None:
         the whole tensor, dense, row-major."""
         first, size, pace, strides = (
-            None if v is None else list(v) for v in (start, count, step, stride)
+            None if v is None else int64s(v, f"a piece of {tensor}", tensor)
+            for v in (start, count, step, stride)
         )
-        self._raw.add_piece(tensor, buffer, first, size, pace, offset, strides)
+        (first_byte,) = int64s([offset], f"the offset of a piece of {tensor}", tensor)
+        self._raw.add_piece(tensor, buffer, first, size, pace, first_byte, strides)
 
     def add_tensor(self, name: str, data: Any = None) -> int:
         """A buffer that holds the whole of checkpoint tensor `name`, over a tensor's memory. Gives

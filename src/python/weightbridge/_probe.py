@@ -244,7 +244,11 @@ def probe(
         raise InvalidArgument(f'restore is "backup" or "reload", not {restore!r}')
     if (restore == "reload") != (reload is not None):
         raise InvalidArgument("restore='reload' and reload=... go together")
+    if not callable(buffers):
+        raise InvalidArgument("buffers is a function: it is called again after each pass")
     spans = _spans(buffers)
+    if not spans:
+        raise InvalidArgument("buffers() lists no tensor that has elements")
     for name, span in spans.items():
         if not writable(span.owner):
             raise InvalidArgument(f"buffer {name} is read-only memory", tensor=name)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from ._errors import InvalidArgument, Unsupported
@@ -18,6 +20,17 @@ _NUMPY = {
     "float8_e5m2": DType.F8_E5M2, "float8_e8m0fnu": DType.F8_E8M0,
     "float8_e4m3fnuz": DType.F8_E4M3_FNUZ, "float8_e5m2fnuz": DType.F8_E5M2_FNUZ,
 }
+
+
+def int64s(values: Iterable[Any], what: str, tensor: str) -> list[int]:
+    """Numbers as the library takes them: whole ones below 2^63."""
+    try:
+        numbers = [operator.index(value) for value in values]
+    except TypeError as error:
+        raise InvalidArgument(f"{what} is of whole numbers: {error}", tensor=tensor) from error
+    if any(not -(1 << 63) <= number < 1 << 63 for number in numbers):
+        raise InvalidArgument(f"{what} has a number beyond 64 bits: {numbers}", tensor=tensor)
+    return numbers
 
 
 def is_torch(value: object) -> bool:
