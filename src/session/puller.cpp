@@ -307,8 +307,9 @@ Status Puller::settle(Deadline deadline) {
     // Local copies advance only when polled: aborting them is free. Elsewhere an abort costs the
     // connection, so reads that are in flight are let arrive as long as there is time.
     if (lane.link->transport() != TransportKind::kLocal) {
-      while (lane.link->active() && !deadline.expired() && !cancelled_()) {
-        if (lane.link->poll() == JobState::kActive) std::this_thread::yield();
+      while (lane.link->active() && lane.link->poll() == JobState::kActive && !deadline.expired() &&
+             !cancelled_()) {
+        std::this_thread::yield();
       }
     }
     Status status = lane.link->abort(Deadline::after(kAbortWait));

@@ -145,7 +145,7 @@ Status SourceLink::post(uint32_t slot) {
 
 JobState SourceLink::poll() {
   const JobState state = posted_ == nullptr ? JobState::kDone : connection_->poll(*posted_);
-  if (state != JobState::kActive) active_ = false;
+  if (state == JobState::kDone) active_ = false;  // of one that failed, abort() knows the state
   return state;
 }
 

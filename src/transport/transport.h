@@ -87,7 +87,9 @@ class Connection {
   // Advances the job by a bounded amount of work (some milliseconds at most) and returns its state.
   virtual JobState poll(ReadJob& job) = 0;
   // Brings an active job to a terminal state without waiting for its data: when it returns ok no
-  // read of it can touch local memory any more. The connection may be unusable afterwards.
+  // read of it can touch local memory any more. The connection may be unusable afterwards. Of a job
+  // that has failed it tells the same; where that stays an error, the memory must not be used
+  // again.
   virtual Status abort(ReadJob& job, Deadline deadline) = 0;
 
   // Reads `words.size()` 64-bit words at byte `offset` (8-byte aligned). Ordered: it observes

@@ -13,7 +13,7 @@ namespace {
 
 using verbs::Blame;
 
-constexpr uint64_t kBytes = 1u << 20;
+constexpr uint64_t kBytes = 4u << 20;
 
 // Many small reads, so that a fault meets some that are done and some that are not.
 VerbsOptions small_reads() {
@@ -115,6 +115,8 @@ class VerbsFaults : public testing::TestWithParam<size_t> {
     if (several()) {
       ASSERT_EQ(end, JobState::kDone) << job->status().to_string();
       expect_pattern(to, 1);
+      EXPECT_NE(world.connection->mechanism().find("failed"), std::string::npos)
+          << "the fault was not met";
     } else {
       ASSERT_EQ(end, JobState::kFailed);
       EXPECT_EQ(job->status().code(), code) << job->status().to_string();
@@ -280,6 +282,28 @@ TEST_P(VerbsFaults, WordsThatCameTooLateAreNotTakenForLaterOnes) {
     ASSERT_TRUE(world.connection->read_words(0, 8 * i, {&word, 1}, in_time()).ok());
     ASSERT_EQ(word, pattern_word(1, i));
   }
+}
+
+// Nobody knows what its NIC still writes: the job is never finished by another path, and its memory
+// never taken for good again.
+TEST_P(VerbsFaults, AQueuePairThatCannotBeDestroyedStopsTheJobForGood) {
+  begin();
+  world.fabric->keep_queue_pairs(1, "nic0", EBUSY);
+  world.fabric->fail_read(1, "nic0", IBV_WC_RETRY_EXC_ERR, 0);
+  ASSERT_EQ(world.finish(job.get()), JobState::kFailed);
+  EXPECT_EQ(job->status().code(), Code::kInternal) << job->status().to_string();
+  EXPECT_FALSE(job->status().retryable());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(world.connection->abort(*job, in_time()).code(), Code::kInternal);
+    EXPECT_EQ(world.connection->post(*job).code(), Code::kInternal);
+  }
+  uint64_t word = 0;
+  EXPECT_EQ(world.connection->read_words(0, 0, {&word, 1}, in_time()).code(), Code::kInternal);
+  EXPECT_EQ(world.connection->alive().code(), Code::kInternal);
+  // What is in flight arrives in memory that is still there.
+  job.reset();
+  world.connection.reset();
+  expect_old_or_right(to, 1);
 }
 
 class VerbsSeveralRails : public VerbsFaults {};

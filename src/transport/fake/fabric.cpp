@@ -193,6 +193,11 @@ void Fabric::refuse_regions(size_t host, const std::string& nic, int error) {
   state_->find(host, nic)->region_error = error;
 }
 
+void Fabric::keep_queue_pairs(size_t host, const std::string& nic, int error) {
+  const std::lock_guard lock(state_->mutex);
+  state_->find(host, nic)->destroy_error = error;
+}
+
 void Fabric::reuse_keys(size_t host, const std::string& nic) {
   const std::lock_guard lock(state_->mutex);
   --state_->find(host, nic)->next_key;

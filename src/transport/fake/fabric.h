@@ -96,6 +96,9 @@ class Fabric {
   // What the next registrations answer, with this errno.
   void refuse_regions(size_t host, const std::string& nic, int error);
 
+  // Destroying its queue pairs fails from now on, with this errno; they go on reading.
+  void keep_queue_pairs(size_t host, const std::string& nic, int error);
+
   // The next registration gets the key of an earlier one, as happens when keys run out.
   void reuse_keys(size_t host, const std::string& nic);
 

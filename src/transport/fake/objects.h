@@ -105,6 +105,7 @@ struct Nic {
   uint32_t stop_after = 0;
   int limit_error = 0;
   int region_error = 0;
+  int destroy_error = 0;
 };
 
 struct Host {

@@ -370,6 +370,7 @@ class FakeVerbs : public verbs::Verbs {
     const std::lock_guard lock(fabric_->mutex);
     auto* qp = static_cast<Qp*>(base);
     if (attr->qp_state == IBV_QPS_ERR && mask == IBV_QP_STATE) {
+      if (qp->nic->destroy_error != 0) return qp->nic->destroy_error;
       fabric_->to_error(qp);
       return 0;
     }
@@ -391,6 +392,7 @@ class FakeVerbs : public verbs::Verbs {
   int destroy_qp(ibv_qp* base) const override {
     const std::lock_guard lock(fabric_->mutex);
     auto* qp = static_cast<Qp*>(base);
+    if (qp->nic->destroy_error != 0) return qp->nic->destroy_error;
     auto* cq = static_cast<Cq*>(qp->send_cq);
     if (!qp->nic->caps.keeps_completions) {
       std::erase_if(cq->completions, [qp](const Completion& completion) {

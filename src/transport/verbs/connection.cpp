@@ -120,7 +120,7 @@ JobState VerbsConnection::poll(ReadJob& job) {
 
 Status VerbsConnection::abort(ReadJob& job, Deadline deadline) {
   WB_ASSIGN_OR_RETURN(VerbsJob* const own_job, own(job));
-  if (own_job->state() != JobState::kActive) return Status();
+  if (own_job->state() != JobState::kActive && !own_job->stuck()) return Status();
   return link_->abort(own_job, deadline);
 }
 

@@ -19,16 +19,17 @@ VerbsJob::VerbsJob(std::shared_ptr<Link> link, std::vector<Piece> pieces, JobKey
 }
 
 VerbsJob::~VerbsJob() {
-  if (state_ != JobState::kActive) return;
+  if (state_ != JobState::kActive && !stuck_) return;
   const Status ended = link_->abort(this, Deadline::after(std::chrono::seconds(2)));
   if (ended.ok()) return;
-  for (const auto& memory : memory_) (void)new std::shared_ptr<const Registration>(memory);
+  for (auto& memory : memory_) keep_for_good(std::move(memory));
 }
 
 Status VerbsJob::start() {
   if (state_ == JobState::kActive) {
     return Status(Code::kFailedPrecondition, "the read job is already active");
   }
+  if (stuck_) return not_destroyed();
   state_ = JobState::kActive;
   status_ = Status();
   bytes_done_ = 0;

@@ -40,7 +40,7 @@ class VerbsJob : public ReadJob {
   VerbsJob(std::shared_ptr<Link> link, std::vector<Piece> pieces, JobKeys keys,
            std::vector<VerbsKey> regions, std::vector<std::shared_ptr<const Registration>> memory);
   // An active job is aborted, for two seconds at most. Memory that a NIC may still write to after
-  // that is never freed.
+  // that stays registered for good.
   ~VerbsJob() override;
 
   JobState state() const override { return state_; }
@@ -74,6 +74,13 @@ class VerbsJob : public ReadJob {
     --in_flight_;
     again_.push_back(range);
   }
+  // A batch will never be known to have ended: the NIC may write to the memory from now on.
+  void stick(Status why) {
+    --in_flight_;
+    stuck_ = true;
+    stop(std::move(why));
+  }
+  bool stuck() const { return stuck_; }
 
  private:
   struct Cursor {
@@ -97,6 +104,7 @@ class VerbsJob : public ReadJob {
   Cursor cursor_;             // of next_
   Cursor filled_;             // where the last fill() of new READs ended
   std::vector<Range> again_;  // grows only when a path fails
+  bool stuck_ = false;
 };
 
 }  // namespace wb::verbs

@@ -16,6 +16,11 @@ constexpr uint32_t kRefusals = 1000;
 
 }  // namespace
 
+Status not_destroyed() {
+  return Status(Code::kInternal,
+                "a queue pair could not be destroyed: the NIC may still write to this memory");
+}
+
 Path::Channel::Channel(std::unique_ptr<QueuePair> queue_pair, uint32_t token)
     : pair(std::move(queue_pair)),
       requests(token, pair->scatter()),
@@ -276,16 +281,20 @@ void Path::fail(Status why) {
   if (was_ready) failure_ = why;
   for (const auto& channel : data_) {
     if (was_ready) (void)channel->pair->to_error();  // destroying it is what counts
-    if (!channel->pair->destroy()) clean_ = false;
-  }
-  if (words_ != nullptr && !words_->destroy()) clean_ = false;
-  for (const auto& channel : data_) {
+    const bool gone = channel->pair->destroy();
+    clean_ = clean_ && gone;
     for (; !channel->idle(); ++channel->head) {
       const Batch& batch = channel->at(channel->head);
       rail_->give_budget(batch.bytes);
-      if (batch.job != nullptr) batch.job->again(batch.range);
+      if (batch.job == nullptr) continue;
+      if (gone) {
+        batch.job->again(batch.range);
+      } else {
+        batch.job->stick(not_destroyed().with_peer(peer_));
+      }
     }
   }
+  if (words_ != nullptr && !words_->destroy()) clean_ = false;
   for (WordsRead*& slot : reads_) {
     if (slot == nullptr) continue;
     slot->posted = false;

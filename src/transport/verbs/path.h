@@ -3,7 +3,8 @@
 //
 // A path that fails is closed at once: its queue pairs go to ERR and are destroyed, after which the
 // NIC touches no memory for them, and every READ that was in flight goes back to its job. Nothing
-// is posted again before that, so a late answer can never overwrite newer bytes.
+// is posted again before that, so a late answer can never overwrite newer bytes. A job with READs
+// on a queue pair that cannot be destroyed is stuck, for good.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +44,9 @@ struct WordsRead {
   Blame blame = Blame::kPath;  // when that is not ok
 };
 
+// Of what is stuck.
+Status not_destroyed();
+
 class Path {
  public:
   static Result<std::unique_ptr<Path>> make(std::shared_ptr<Rail> rail, uint32_t queue_pairs,
@@ -59,7 +63,7 @@ class Path {
   const Rail& rail() const { return *rail_; }
   bool ready() const { return ready_; }
   const Status& failure() const { return failure_; }  // why it is not ready any more
-  // False when destroying a queue pair failed: memory may still be written.
+  // False when destroying a queue pair failed: memory may still be written. For good.
   bool clean() const { return clean_; }
   uint8_t depth() const;
   size_t queue_pairs() const { return data_.size(); }

@@ -193,9 +193,8 @@ Result<Rails> open_rails(std::shared_ptr<const Verbs> verbs, const VerbsOptions&
   int count = 0;
   ibv_device** list = verbs->get_device_list(&count);
   if (list == nullptr) {
-    return Status(Code::kUnsupported,
-                  "listing RDMA devices failed: " + std::string(std::strerror(errno)) +
-                      " (is the ib_uverbs module loaded?)")
+    return Status(Code::kUnsupported, "listing RDMA devices failed: " + error_text(errno) +
+                                          " (is the ib_uverbs module loaded?)")
         .with_errno(errno);
   }
   // The devices of opened contexts stay valid when the list is freed.

@@ -47,6 +47,9 @@ class Registration {
   std::vector<std::vector<ibv_mr*>> regions_;  // [rail][slice]
 };
 
+// Stays registered until the process ends: a NIC that cannot be stopped may still write to it.
+void keep_for_good(std::shared_ptr<const Registration> registration);
+
 // Bytes per slice: at most `wanted` and what every device takes, whole pages.
 uint64_t slice_bytes_for(uint64_t bytes, uint64_t wanted, std::span<const uint64_t> device_most);
 
