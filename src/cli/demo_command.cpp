@@ -6,12 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "base/hash.h"
+#include "base/output_file.h"
 #include "base/split.h"
 #include "cli/children.h"
 #include "cli/commands.h"
@@ -289,11 +289,8 @@ class Demo {
 };
 
 Status write_json(const std::string& path, const nlohmann::json& value) {
-  std::ofstream file(path, std::ios::trunc);
-  file << value.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-  file.close();
-  if (!file) return Status(Code::kIo, "writing " + path + " failed");
-  return {};
+  return write_output(path,
+                      value.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 int run_demo(const DemoOptions& options) {

@@ -146,20 +146,23 @@ void add_doctor(CLI::App& app, int* exit) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_flag("--json", options->json, "Print one JSON object with facts and findings");
   command->add_flag("--serve", options->serve, "Offer test memory to a doctor on another machine");
+  command->add_option("--peer", options->peer, "HOST:PORT of a doctor that serves");
   command
       ->add_option("--listen", options->listen,
                    "--serve: HOST:PORT that the other machine can reach; port 0 lets the kernel "
                    "choose")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs("--serve");
   command->add_option("--mib", options->mebibytes, "--serve: size of the test memory in MiB")
       ->capture_default_str()
-      ->check(CLI::Range(1, 65536));
-  command->add_option("--peer", options->peer, "HOST:PORT of a doctor that serves");
+      ->check(CLI::Range(1, 65536))
+      ->needs("--serve");
   command
       ->add_option("--transport", options->transport,
                    "--peer: all, or the one that must work: local, ucx or verbs")
       ->capture_default_str()
-      ->check(CLI::IsMember({"all", "local", "ucx", "verbs"}));
+      ->check(CLI::IsMember({"all", "local", "ucx", "verbs"}))
+      ->needs("--peer");
   command
       ->add_option("--verbs", options->verbs,
                    "--serve, --peer: how the verbs transport uses its devices, KEY=VALUE,... as in "
@@ -171,7 +174,8 @@ void add_doctor(CLI::App& app, int* exit) {
       ->envname("WEIGHTBRIDGE_TOKEN_FILE");
   command->add_option("--timeout", options->timeout, "--peer: seconds until it is given up")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(sensible_seconds())
+      ->needs("--peer");
   command->callback([options, exit] { *exit = run_doctor(*options); });
 }
 

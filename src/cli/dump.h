@@ -10,12 +10,7 @@
 
 namespace wb::cli {
 
-// kInvalidArgument if `path` exists and is not a regular file: a dump would put a file in the place
-// of a device or of a link. Ok if there is nothing.
-Status check_dump_target(const std::filesystem::path& path);
-
-// The file appears under its name complete or not at all, with the mode that the umask leaves of
-// 0666. A regular file of that name is replaced. `buffers` is parallel to layout.buffers.
+// The file appears as base/output_file.h says. `buffers` is parallel to layout.buffers.
 Status dump_safetensors(const std::filesystem::path& path, const WorkerLayout& layout,
                         std::span<std::byte* const> buffers);
 

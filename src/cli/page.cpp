@@ -1,6 +1,5 @@
 #include "cli/page.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -43,14 +42,6 @@ std::string make_page(const nlohmann::json& data) {
   put("{{script}}", embedded_page("page"));
   page += rest;
   return page;
-}
-
-Status write_text(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::trunc | std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) return Status(Code::kIo, "writing " + path + " failed");
-  return {};
 }
 
 }  // namespace wb::cli

@@ -4,15 +4,10 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "base/status.h"
-
 namespace wb::cli {
 
 // The page (src/cli/page/) with its data inside. `data` is what page.js draws; names in it may be
 // anything: no text in it can end the element that it is in, and the page shows names as text.
 std::string make_page(const nlohmann::json& data);
-
-// kIo when the file cannot be written; it may then be half there.
-Status write_text(const std::string& path, const std::string& text);
 
 }  // namespace wb::cli

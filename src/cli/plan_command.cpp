@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/output_file.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/page.h"
@@ -282,7 +283,7 @@ Status show(const PlanOptions& options) {
   const Report report(*job, figures, simulated ? &*simulated : nullptr);
   if (!options.files.html.empty()) {
     WB_ASSIGN_OR_RETURN(const json data, plan_page(*job, figures, *simulated, options.tensors));
-    WB_RETURN_IF_ERROR(write_text(options.files.html, make_page(data)));
+    WB_RETURN_IF_ERROR(write_output(options.files.html, make_page(data)));
   }
   return write_report(
       options.files, [&] { return report.text(); }, [&] { return report.to_json(); });
@@ -307,7 +308,8 @@ void add_plan(CLI::App& app, int* exit) {
   command->add_option("--receiver", options->receiver, "Rank of one receiver, or all")
       ->capture_default_str();
   add_report_options(*command, &options->files);
-  command->add_option("--tensor", options->tensors, "A tensor that the page shows, too");
+  command->add_option("--tensor", options->tensors, "A tensor that the page shows, too")
+      ->needs("--html");
   command->callback([options, command, exit] {
     settle_report_options(*command, &options->files);
     const Status status = show(*options);

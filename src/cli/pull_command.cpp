@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/output_file.h"
 #include "cli/commands.h"
 #include "cli/copy_meter.h"
 #include "cli/dump.h"
@@ -215,7 +216,7 @@ class Rollout {
 };
 
 Status pull(const PullOptions& options, bool* wrong) {
-  if (!options.dump.empty()) WB_RETURN_IF_ERROR(check_dump_target(options.dump));
+  if (!options.dump.empty()) WB_RETURN_IF_ERROR(check_output(options.dump));
   WB_ASSIGN_OR_RETURN(Rank rank, open_rank(options, LayoutRole::kReceiver));
   std::optional<RankCheck> check;
   if (options.verify) {

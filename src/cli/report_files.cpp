@@ -4,7 +4,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "cli/page.h"
+#include "base/output_file.h"
 
 namespace wb::cli {
 namespace {
@@ -33,7 +33,7 @@ Status write_report(const ReportFiles& files, const std::function<std::string()>
   if (files.json.empty()) return {};
   const std::string dumped =
       json().dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  if (files.json != kStdout) return write_text(files.json, dumped);
+  if (files.json != kStdout) return write_output(files.json, dumped);
   std::cout << dumped << std::flush;
   return {};
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/output_file.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/page.h"
@@ -163,7 +164,7 @@ Status simulate(const SimulateOptions& options) {
   WB_ASSIGN_OR_RETURN(const PlanFigures figures, measure(*job, 0, receivers, /*prove=*/false));
   WB_ASSIGN_OR_RETURN(const auto ways, play(*job, figures, options.simulation));
   if (!options.files.html.empty()) {
-    WB_RETURN_IF_ERROR(write_text(options.files.html, make_page(simulation_page(*job, ways))));
+    WB_RETURN_IF_ERROR(write_output(options.files.html, make_page(simulation_page(*job, ways))));
   }
   return write_report(
       options.files, [&] { return text_of(*job, ways); }, [&] { return json_of(*job, ways); });

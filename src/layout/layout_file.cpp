@@ -1,16 +1,11 @@
 #include "layout/layout_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "base/hash.h"
+#include "base/output_file.h"
 #include "layout/input_file.h"
 #include "layout/json_events.h"
 
@@ -105,34 +100,6 @@ json shape_of(const std::vector<int64_t>& shape) { return json(shape); }
 
 std::string_view dtype_name(DType dtype) { return dtype_info(dtype).name; }
 
-// Writes and renames, so that the name is a whole file at any time.
-Status replace_file(const std::filesystem::path& path, std::string_view content) {
-  struct stat found;
-  if (::lstat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
-    return Status(Code::kInvalidArgument,
-                  path.string() + " is no regular file; a layout replaces nothing else");
-  }
-  const std::string draft = path.string() + "." + random_id().hex().substr(0, 12);
-  const int fd = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return errno_status(errno, "creating a file beside " + path.string());
-  Status status;
-  for (size_t done = 0; status.ok() && done < content.size();) {
-    const ssize_t n = ::write(fd, content.data() + done, content.size() - done);
-    if (n >= 0) {
-      done += static_cast<size_t>(n);
-    } else if (errno != EINTR) {
-      status = errno_status(errno, "writing " + draft);
-    }
-  }
-  if (status.ok() && ::fsync(fd) != 0) status = errno_status(errno, "writing " + draft);
-  if (::close(fd) != 0 && status.ok()) status = errno_status(errno, "closing " + draft);
-  if (status.ok() && ::rename(draft.c_str(), path.c_str()) != 0) {
-    status = errno_status(errno, "renaming " + draft + " to " + path.string());
-  }
-  if (!status.ok()) ::unlink(draft.c_str());
-  return status;
-}
-
 }  // namespace
 
 std::string layout_text(const TensorTable& table, const WorkerLayout& layout) {
@@ -217,7 +184,7 @@ Result<LayoutFile> parse_layout(std::string_view content) {
 
 Status save_layout(const std::filesystem::path& path, const TensorTable& table,
                    const WorkerLayout& layout) {
-  return replace_file(path, layout_text(table, layout));
+  return write_output(path, layout_text(table, layout));
 }
 
 Result<LayoutFile> load_layout(const std::filesystem::path& path) {

@@ -12,6 +12,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/output_file.h"
+
 namespace wb::cli {
 namespace {
 
@@ -51,7 +53,7 @@ class Dump : public testing::Test {
   void expect_refused(const fs::path& path, const char* word) {
     const mode_t before = mode(path);
     const size_t count = files();
-    for (const Status& status : {check_dump_target(path), dump(path)}) {
+    for (const Status& status : {check_output(path), dump(path)}) {
       EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.to_string();
       EXPECT_NE(status.message().find(word), std::string::npos) << status.to_string();
     }
@@ -84,7 +86,7 @@ TEST_F(Dump, ReplacesARegularFileAsAWhole) {
   // A second name of the old file: it must not be written into.
   const fs::path other = folder_ / "other";
   fs::create_hard_link(file, other);
-  EXPECT_TRUE(check_dump_target(file).ok());
+  EXPECT_TRUE(check_output(file).ok());
   const Status status = dump(file);
   ASSERT_TRUE(status.ok()) << status.to_string();
   EXPECT_TRUE(is_dump(file));
@@ -130,7 +132,7 @@ TEST_F(Dump, RefusesASocket) {
 
 // Only looked at, as a dump that is not refused would replace the system's own device.
 TEST_F(Dump, RefusesADevice) {
-  EXPECT_EQ(check_dump_target("/dev/null").code(), Code::kInvalidArgument);
+  EXPECT_EQ(check_output("/dev/null").code(), Code::kInvalidArgument);
   const fs::path device = folder_ / "device";
   if (::mknod(device.c_str(), S_IFCHR | 0600, ::makedev(1, 3)) != 0) {
     GTEST_SKIP() << "this user may not make a device of its own to dump to";
@@ -139,7 +141,7 @@ TEST_F(Dump, RefusesADevice) {
 }
 
 TEST_F(Dump, AFolderThatIsNotThere) {
-  EXPECT_TRUE(check_dump_target(folder_ / "nowhere" / "dump").ok());
+  EXPECT_TRUE(check_output(folder_ / "nowhere" / "dump").ok());
   EXPECT_EQ(dump(folder_ / "nowhere" / "dump").code(), Code::kNotFound);
 }
 

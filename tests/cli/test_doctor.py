@@ -47,7 +47,12 @@ class Machine(harness.Case):
                       ("--serve", "--peer", "127.0.0.1:1", "--token-file", token_file()),
                       ("--peer", "nowhere", "--token-file", token_file()),
                       ("--serve", "--listen", "nowhere", "--token-file", token_file()),
-                      ("--serve", "--mib", "0", "--token-file", token_file())):
+                      ("--serve", "--mib", "0", "--token-file", token_file()),
+                      ("--peer", "127.0.0.1:1", "--timeout", "nan", "--token-file", token_file()),
+                      # What would be ignored is refused.
+                      ("--mib", "8"), ("--listen", "127.0.0.1:0"), ("--transport", "local"),
+                      ("--timeout", "5"),
+                      ("--serve", "--transport", "local", "--token-file", token_file())):
             with self.subTest(words):
                 self.assert_fails(run("doctor", *words), 2)
 

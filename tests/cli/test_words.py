@@ -53,7 +53,9 @@ class Words(harness.Case):
                       ("demo", "--model", folder, "--trainer", "megatron:tp=2", "--rollout",
                        "vllm:tp=2", "--store", "embed:nowhere"),
                       ("plan", "--model", folder, "--trainer", "megatron:tp=2", "--rollout",
-                       "vllm:tp=2", "--receiver", "2")):
+                       "vllm:tp=2", "--receiver", "2"),
+                      ("plan", "--model", folder, "--trainer", "megatron:tp=2", "--rollout",
+                       "vllm:tp=2", "--tensor", "model.norm.weight")):
             with self.subTest(words=words[:1] + words[-2:]):
                 self.assert_fails(run(*words), 2)
 
@@ -78,6 +80,22 @@ class Words(harness.Case):
                         stderr=subprocess.PIPE, text=True, timeout=60, check=False)
                     self.assertEqual(result.returncode, 14, result.stderr)
                     self.assertIn("stdout", result.stderr)
+
+    def test_reports_that_cannot_be_written_say_why(self):
+        folder = harness.scratch("reports")
+        (folder / "folder").mkdir()
+        plan = ("plan", "--model", model("tiny-qwen3"), "--trainer", "megatron:tp=2", "--rollout",
+                "vllm:tp=2")
+        for option in ("--json", "--html"):
+            with self.subTest(option):
+                self.assert_fails(run(*plan, option, folder / "nowhere" / "file"), 10,
+                                  "No such file")
+                self.assert_fails(run(*plan, option, folder / "folder"), 2, "a folder")
+                self.assert_fails(run(*plan, option, "/dev/full"), 2, "a device")
+                (folder / "file").write_text("old")
+                self.assertEqual(run(*plan, option, folder / "file").returncode, 0)
+                self.assertNotEqual((folder / "file").read_text(), "old")
+        self.assertEqual(sorted(p.name for p in folder.iterdir()), ["file", "folder"])
 
     def test_spec(self):
         for spec, word in (("vllm:tp=two", "two"), ("vllm:xp=2", "xp"), ("sglang:tp=2", "sglang"),
