@@ -98,6 +98,11 @@ const Job& fsdp() {
   return job;
 }
 
+const Job& fsdp64() {
+  static const Job job(test::deepseek_v3(), "fsdp:shards=64", "replicated:n=128");
+  return job;
+}
+
 void BM_Megatron(benchmark::State& state) {
   plan_all(state, megatron(), static_cast<Policy>(state.range(0)), true);
 }
@@ -135,6 +140,40 @@ void BM_FsdpFine(benchmark::State& state) {
   state.counters["grown_MiB"] = peak_mib() - before;
 }
 
+// What one receiver of a session does when it has all manifests: whole layouts of every worker in,
+// its own reads out. Arguments: whether equal layouts are known to be equal; whether the plan
+// before, with one receiver fewer, left its cache.
+void BM_OneReceiver(benchmark::State& state) {
+  const Job& job = fsdp64();
+  std::vector<WorkerLayout> layouts[2];
+  std::vector<PlanWorker> workers[2];
+  for (size_t side = 0; side < 2; ++side) {
+    const Side& all = job.sides[side];
+    for (uint32_t w = 0; w < all.size(); ++w) layouts[side].push_back(all.layout(w));
+    for (uint32_t w = 0; w < all.size(); ++w) {
+      const FleetWorker& worker = job.workers[side][w];
+      workers[side].push_back(
+          {worker.name, &layouts[side][w], worker.placement, worker.region_bytes, {}});
+      if (state.range(0) != 0) {
+        workers[side].back().mapping = layout_digest(job.model.table, layouts[side][w]);
+      }
+    }
+  }
+  for (auto _ : state) {
+    FleetCache cache;
+    const std::span<const PlanWorker> receivers(workers[1]);
+    if (state.range(1) != 0) {
+      state.PauseTiming();
+      (void)make_plan(job.model.table, workers[0], receivers.first(receivers.size() - 1), 0,
+                      &cache);
+      state.ResumeTiming();
+    }
+    const auto plan = make_plan(job.model.table, workers[0], receivers, 0, &cache);
+    if (!plan.ok()) state.SkipWithError(plan.status().to_string().c_str());
+  }
+  state.counters["receivers"] = static_cast<double>(workers[1].size());
+}
+
 // The number of pieces grows with the layers.
 void BM_SweepLayers(benchmark::State& state) {
   const Job job(test::deepseek_v3(state.range(0)), kMegatron, kRollout);
@@ -155,6 +194,12 @@ BENCHMARK(BM_MegatronProof)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_Fsdp)->Unit(benchmark::kMillisecond)->Iterations(1);
 BENCHMARK(BM_FsdpPlanOnly)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_FsdpFine)->Unit(benchmark::kMillisecond)->Iterations(1);
+BENCHMARK(BM_OneReceiver)
+    ->Args({0, 0})
+    ->Args({1, 0})
+    ->Args({1, 1})
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(1);
 BENCHMARK(BM_SweepLayers)
     ->Arg(8)
     ->Arg(16)

@@ -683,7 +683,7 @@ typedef void (*wb_event_fn)(void* user, const wb_pull_event* event);
 typedef struct wb_receiver_options {
   size_t struct_size;
   const char* name;   /* required; unique in the job: "rollout-0" */
-  uint32_t index;     /* place among the receivers: spreads the use of replicas */
+  uint32_t index;     /* place among the receivers, for people who read the job's records */
   int32_t staging;    /* 1: pull into a second set of memory; wb_receiver_install() copies it in */
   int32_t huge_pages; /* 1: of the staging set */
   int32_t reserved;

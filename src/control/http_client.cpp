@@ -17,8 +17,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/cancel.h"
 #include "base/good_guest.h"
-#include "control/cancel.h"
 #include "control/liveness.h"
 #include "control/resolve.h"
 

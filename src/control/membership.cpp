@@ -299,7 +299,9 @@ Result<std::vector<WorkerRecord>> read_workers(StoreClient& store, const std::st
     // other workers and must not end every pull. Its own worker is then missing: a caller that
     // needs it names the member of the formation that has no record.
     auto record = parse_worker(item);
-    if (record.ok()) records.push_back(std::move(*record));
+    if (!record.ok()) continue;
+    record->created = item.create_revision;
+    records.push_back(std::move(*record));
   }
   return records;
 }

@@ -44,6 +44,7 @@ struct WorkerRecord {
   Digest incarnation;
   std::string endpoint;  // peer address
   Digest manifest;       // digest of the manifest's bytes
+  int64_t created = 0;   // the store's revision when its key came; set by read_workers
 };
 
 std::string job_prefix(const std::string& job);  // of all keys

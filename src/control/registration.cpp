@@ -3,8 +3,8 @@
 #include <mutex>
 #include <thread>
 
+#include "base/cancel.h"
 #include "base/thread.h"
-#include "control/cancel.h"
 #include "control/membership.h"
 #include "control/worker_record.h"
 

@@ -9,7 +9,7 @@
 #include "plan/fleet_cache.h"
 #include "plan/lower.h"
 #include "plan/merge.h"
-#include "plan/overlap.h"
+#include "plan/share.h"
 #include "plan/side_index.h"
 #include "plan/work.h"
 

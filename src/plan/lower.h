@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "plan/overlap.h"
+#include "plan/plan.h"
 #include "plan/read_list.h"
+#include "plan/share.h"
 
 namespace wb {
 

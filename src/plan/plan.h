@@ -1,4 +1,4 @@
-// Overlap of layouts -> which bytes a receiver reads from which source.
+// The plan of one receiver: which bytes it reads from which source.
 //
 // Pure and deterministic: the same inputs give the same plan in every process. Integers only.
 #pragma once
@@ -28,21 +28,26 @@ struct PlanWorker {
   const WorkerLayout* layout = nullptr;
   std::span<const Placement> placement;    // parallel to layout->buffers
   std::span<const uint64_t> region_bytes;  // size of each region
+  Digest mapping = {};  // layout_digest(), if known: equal layouts are then looked at once
 };
 
 struct Plan {
-  Digest inputs;                // of table, layouts, placements, receiver index and planner version
+  Digest inputs;                // of all that it depends on; see FleetReport
   std::vector<ReadList> lists;  // one per source that is read from, ascending source index
   uint64_t bytes = 0;           // equal to the receiver's piece bytes
 };
 
-// The plan of one receiver. `receiver_index` (its place among all receivers) rotates the use of
-// replicas: each box that several sources hold is read from the source that this receiver has
-// loaded least so far, ties broken by (source index + receiver_index) in turn.
+class FleetCache;  // plan/fleet_cache.h
+
+// What receivers[own] reads when all receivers use the sources as evenly as possible, each for
+// itself. Every worker counts as a NIC of one speed on a host of its own; hosts are numbered in the
+// order of the lists, so all receivers of a job list both sides alike. Names are unique in a list,
+// layouts have passed check_layout. The result is NOT yet proved: see proof.h. Ends early where a
+// CancelScope says so.
 //
-// kNotCovered names the first tensor (and how many bytes of how many tensors) that no source holds.
-// The layouts have passed check_layout. The result is NOT yet proved: see proof.h.
-Result<Plan> make_plan(const TensorTable& table, const PlanWorker& receiver,
-                       uint32_t receiver_index, std::span<const PlanWorker> sources);
+// kNotCovered names the first tensor that no source holds.
+Result<Plan> make_plan(const TensorTable& table, std::span<const PlanWorker> sources,
+                       std::span<const PlanWorker> receivers, uint32_t own,
+                       FleetCache* cache = nullptr);
 
 }  // namespace wb

@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "plan/overlap.h"
+#include "plan/share.h"
 
 namespace wb {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/cancel.h"
 #include "base/thread.h"
-#include "control/cancel.h"
 
 namespace wb {
 namespace {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/cancel.h"
 #include "base/gate.h"
-#include "control/cancel.h"
 #include "control/manifest.h"
 #include "control/membership.h"
 #include "control/peer.h"

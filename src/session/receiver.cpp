@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/cancel.h"
 #include "base/gate.h"
-#include "control/cancel.h"
 #include "session/bound_memory.h"
 #include "session/formation_watch.h"
 #include "session/job_internal.h"
@@ -72,7 +72,6 @@ class ReceiverImpl final : public Receiver {
     inputs.layout = &layout_;
     inputs.target = &target();
     inputs.receiver = options_.name;
-    inputs.index = options_.index;
     inputs.local = registered_;
     inputs.unusable = unusable_;
     inputs.fellows = fellows_.get();

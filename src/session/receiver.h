@@ -86,7 +86,7 @@ struct PullReport {
 
 struct ReceiverOptions {
   std::string name;      // unique in the job: "rollout-0"
-  uint32_t index = 0;    // place among the receivers: rotates the use of replicas
+  uint32_t index = 0;    // place among the receivers, for people who read the records
   bool staging = false;  // pull into a second set of memory; install() copies it into the buffers
   bool huge_pages = false;  // of the staging set
   // Called on the pulling thread; may block (the pull's deadline goes on).

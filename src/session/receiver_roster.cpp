@@ -1,5 +1,6 @@
 #include "session/receiver_roster.h"
 
+#include <algorithm>
 #include <chrono>
 #include <span>
 #include <utility>
@@ -14,6 +15,8 @@ constexpr int64_t kLeaseSeconds = 5;
 // Balance is not worth a longer wait: a pull goes on without those that are slower.
 constexpr std::chrono::milliseconds kLookUp{2000};
 constexpr std::chrono::milliseconds kManifestCall{1000};
+constexpr std::chrono::seconds kAskAgain{30};
+constexpr std::chrono::seconds kAskStoreAgain{5};
 
 // The same bytes for receivers with the same layout and placement, so that they are fetched once.
 std::string anonymous_manifest(const TensorTable& table, const WorkerLayout& layout,
@@ -74,39 +77,54 @@ Result<std::shared_ptr<const Manifest>> ReceiverRoster::manifest_of(const Worker
   return std::shared_ptr<const Manifest>(std::make_shared<Manifest>(std::move(manifest)));
 }
 
-std::vector<FellowReceiver> ReceiverRoster::look_up(const TensorTable& table, Deadline deadline) {
+bool ReceiverRoster::stale(uint64_t serial) const {
+  return serial_ != serial || std::any_of(silent_.begin(), silent_.end(), [](const auto& silent) {
+           return silent.second.expired();
+         });
+}
+
+void ReceiverRoster::look_up(uint64_t serial, const TensorTable& table, Deadline deadline) {
   const Deadline soon = deadline.capped(kLookUp);
   const auto left_out = [&](const std::string& who, const Status& why) {
     log_.write(LogLevel::kWarn, "session", "a receiver's plan does not know of another receiver",
                {{"receiver", name_}, {"other", who}, {"reason", why.to_string()}});
   };
   auto records = read_workers(*store_, receiver_prefix(job_), soon);
-  if (!records.ok()) {
-    left_out("all", records.status());
-    return {};
+  serial_ = serial;
+  if (!records.ok()) {  // those that were there are the best guess
+    left_out("all that came lately", records.status());
+    silent_.insert_or_assign(Digest{}, Deadline::after(kAskStoreAgain));
+    return;
   }
   // Of one name, a worker that was started again and its predecessor until its lease ends, or two
-  // that were given the same by mistake: every reader of the records keeps the same one.
+  // that were given the same by mistake: every reader of the records keeps the one that came last.
   std::map<std::string, WorkerRecord> by_name;
   for (WorkerRecord& record : *records) {
     if (record.worker == name_) continue;
     auto& kept = by_name[record.worker];
-    if (kept.worker.empty() || kept.incarnation < record.incarnation) kept = std::move(record);
+    if (kept.worker.empty() || kept.created < record.created) kept = std::move(record);
   }
-  std::vector<FellowReceiver> fellows;
+  fellows_.clear();
   std::map<Digest, std::shared_ptr<const Manifest>> used;
+  std::map<Digest, Deadline> silent;
   for (const auto& [name, record] : by_name) {
+    if (const auto it = silent_.find(record.incarnation);
+        it != silent_.end() && !it->second.expired()) {
+      silent.insert(*it);
+      continue;
+    }
     auto manifest = manifest_of(record, table, soon);
     if (!manifest.ok()) {
       left_out(name, manifest.status());
+      silent.emplace(record.incarnation, Deadline::after(kAskAgain));
       continue;
     }
     used[record.manifest] = *manifest;
     cache_[record.manifest] = *manifest;
-    fellows.push_back({name, std::move(manifest).value()});
+    fellows_.push_back({name, record.manifest, std::move(manifest).value()});
   }
   cache_ = std::move(used);
-  return fellows;
+  silent_ = std::move(silent);
 }
 
 Status ReceiverRoster::close(Deadline deadline) {

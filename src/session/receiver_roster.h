@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ namespace wb {
 // Another receiver, as it says of itself. Its manifest has no transports: nobody reads from it.
 struct FellowReceiver {
   std::string name;
+  Digest digest;  // of the manifest's bytes
   std::shared_ptr<const Manifest> manifest;
 };
 
@@ -36,10 +38,15 @@ class ReceiverRoster {
       const BoundMemory& memory, const std::string& name, uint32_t index, Deadline deadline);
   ~ReceiverRoster();
 
+  // Whether the others may be not what they were at the last look_up(): `serial`, of the watch, is
+  // another, or who did not answer (one of them, the store) is to be asked again.
+  bool stale(uint64_t serial) const;
   // The others that are there now, by name; no name twice, and not this one's own. Layouts are
   // fetched once per digest. Never longer than a few seconds: who does not answer is left out, and
-  // the log says so.
-  std::vector<FellowReceiver> look_up(const TensorTable& table, Deadline deadline);
+  // the log says so; it is not asked again for a while.
+  void look_up(uint64_t serial, const TensorTable& table, Deadline deadline);
+  // As found by the last look_up().
+  const std::vector<FellowReceiver>& fellows() const { return fellows_; }
 
   Status close(Deadline deadline);
 
@@ -57,7 +64,12 @@ class ReceiverRoster {
   std::string manifest_;
   std::unique_ptr<PeerServer> server_;
   std::unique_ptr<Registration> registration_;
+
+  std::optional<uint64_t> serial_;  // of the last look_up
+  std::vector<FellowReceiver> fellows_;
   std::map<Digest, std::shared_ptr<const Manifest>> cache_;
+  // Who did not answer, by incarnation (zero: the store), and until when it is not asked again.
+  std::map<Digest, Deadline> silent_;
 };
 
 }  // namespace wb

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "layout/side.h"
-#include "plan/fleet.h"
+#include "base/cancel.h"
 #include "plan/proof.h"
 
 namespace wb {
@@ -20,85 +19,86 @@ bool final_reason(Code code) {
 
 PlanWorker as_source(const SourcePeer& peer) {
   return {"trainer-" + std::to_string(peer.record.rank), &peer.manifest->layout,
-          peer.manifest->placement, peer.manifest->region_bytes};
-}
-
-// One side of the job as the planner of the whole job takes it. Borrows the workers.
-struct PlannedSide {
-  Side layouts;
-  std::vector<FleetWorker> workers;
-
-  explicit PlannedSide(std::span<const PlanWorker> side) {
-    SideBuilder builder;
-    for (const PlanWorker& worker : side) {
-      builder.add(*worker.layout);
-      workers.push_back({worker.name, worker.placement, worker.region_bytes, {}});
-    }
-    layouts = builder.take();
-  }
-};
-
-// What receiver `name` reads when all receivers together use the sources as evenly as possible,
-// each for itself. Every worker counts as one NIC of equal speed, on hosts that are named after
-// their place in the lists: so both lists are sorted, by every receiver alike.
-Result<Plan> plan_for(const std::string& name, const TensorTable& table,
-                      std::span<const PlanWorker> sources, std::span<const PlanWorker> receivers) {
-  PlannedSide from(sources);
-  PlannedSide to(receivers);
-  const Cluster cluster = plain_cluster(&from.workers, &to.workers, 1);
-  WB_ASSIGN_OR_RETURN(const Fleet fleet,
-                      Fleet::make(table, {&from.layouts, std::move(from.workers)},
-                                  {&to.layouts, std::move(to.workers)}, cluster));
-  FleetOptions options;
-  options.policy = Policy::kDirect;
-  WB_ASSIGN_OR_RETURN(const FleetPlan planned, plan_fleet(fleet, options));
-  uint32_t own = 0;
-  while (fleet.receivers()[own].name != name) ++own;
-  WB_ASSIGN_OR_RETURN(const FleetPart part, make_part(fleet, planned, own));
-  WB_ASSIGN_OR_RETURN(Plan plan, plan_of_part(fleet, part));
-  for (ReadList& list : plan.lists) list.source = fleet.sources()[list.source].input;
-  return plan;
+          peer.manifest->placement, peer.manifest->region_bytes, peer.manifest->mapping_digest};
 }
 
 }  // namespace
 
 SourceSet::SourceSet(SourceSetInputs inputs)
     : in_(std::move(inputs)),
+      mapping_(layout_digest(*in_.table, *in_.layout)),
       roster_(in_.job->store(), in_.job->options().name, in_.job->options().token) {}
 
-Result<std::shared_ptr<const ProvedPlan>> SourceSet::plan_over(
-    const std::vector<SourcePeer>& peers) {
+// The fellows whose needs are not all held by the sources are taken out: that is their own pulls'
+// error, and for this one they count only for balance.
+Status SourceSet::drop_uncovered(std::span<const PlanWorker> sources,
+                                 std::vector<PlanWorker>* receivers) {
+  std::map<Digest, bool> covered;
+  for (size_t r = 0; r < receivers->size();) {
+    const PlanWorker& fellow = (*receivers)[r];
+    const auto [it, is_new] = covered.try_emplace(fellow.mapping, true);
+    if (is_new && fellow.name != in_.receiver) {
+      const auto alone = make_plan(*in_.table, sources, {&fellow, 1}, 0, &cache_);
+      if (!alone.ok() && alone.status().code() != Code::kNotCovered) return alone.status();
+      it->second = alone.ok();
+    }
+    if (it->second || fellow.name == in_.receiver) {
+      ++r;
+      continue;
+    }
+    in_.job->options().log.write(LogLevel::kWarn, "session",
+                                 "the plan leaves out a receiver that no plan can serve",
+                                 {{"receiver", in_.receiver}, {"other", fellow.name}});
+    receivers->erase(receivers->begin() + static_cast<ptrdiff_t>(r));
+  }
+  return Status();
+}
+
+Result<Plan> SourceSet::plan_with(std::span<const PlanWorker> sources,
+                                  std::span<const PlanWorker> receivers) {
+  const auto self = std::find_if(receivers.begin(), receivers.end(), [&](const PlanWorker& worker) {
+    return worker.name == in_.receiver;
+  });
+  return make_plan(*in_.table, sources, receivers, static_cast<uint32_t>(self - receivers.begin()),
+                   &cache_);
+}
+
+Result<std::shared_ptr<const ProvedPlan>> SourceSet::plan_over(const std::vector<SourcePeer>& peers,
+                                                               Deadline deadline) {
   if (peers.empty()) return Status(Code::kNotCovered, "no source is there");
+  const std::vector<FellowReceiver>& fellows = in_.fellows->fellows();
   std::vector<Digest> from;
   for (const SourcePeer& peer : peers) from.push_back(peer.record.manifest);
-  for (const FellowReceiver& fellow : fellows_) {
+  for (const FellowReceiver& fellow : fellows) {
     Hasher one;
-    one.add(fellow.name).add(fellow.manifest->mapping_digest.low);
-    from.push_back(one.add(fellow.manifest->mapping_digest.high).digest());
+    one.add(fellow.name).add(fellow.digest.low).add(fellow.digest.high);
+    from.push_back(one.digest());
   }
   for (const auto& plan : plans_)
     if (plan->from == from) return plan;
 
-  const PlanWorker self{in_.receiver, in_.layout, in_.target->placement, in_.target->region_bytes};
+  const CancelScope scope(deadline);
+  const PlanWorker self{in_.receiver, in_.layout, in_.target->placement, in_.target->region_bytes,
+                        mapping_};
   std::vector<PlanWorker> receivers{self};
-  for (const FellowReceiver& fellow : fellows_) {
+  for (const FellowReceiver& fellow : fellows) {
     const Manifest& manifest = *fellow.manifest;
-    receivers.push_back({fellow.name, &manifest.layout, manifest.placement, manifest.region_bytes});
+    receivers.push_back({fellow.name, &manifest.layout, manifest.placement, manifest.region_bytes,
+                         manifest.mapping_digest});
   }
   std::sort(receivers.begin(), receivers.end(),
             [](const PlanWorker& a, const PlanWorker& b) { return a.name < b.name; });
   std::vector<PlanWorker> sources;
   for (const SourcePeer& peer : peers) sources.push_back(as_source(peer));
+  auto plan = plan_with(sources, receivers);
+  if (!plan.ok() && plan.status().code() == Code::kNotCovered && receivers.size() > 1) {
+    WB_RETURN_IF_ERROR(drop_uncovered(sources, &receivers));
+    plan = plan_with(sources, receivers);
+  }
   auto proved = std::make_shared<ProvedPlan>();
   proved->from = std::move(from);
-  auto plan = plan_for(in_.receiver, *in_.table, sources, receivers);
-  if (!plan.ok() && plan.status().code() == Code::kNotCovered && receivers.size() > 1) {
-    // What a fellow needs may be held by nobody, which is that one's error: the fellows are for
-    // balance only.
-    receivers = {self};
-    plan = plan_for(in_.receiver, *in_.table, sources, receivers);
-  }
   WB_ASSIGN_OR_RETURN(proved->plan, std::move(plan));
+  cache_.forget_unused();
   proved->receivers = receivers.size();
   WB_RETURN_IF_ERROR(prove_plan(*in_.table, self, sources, proved->plan));
   WB_ASSIGN_OR_RETURN(proved->installs, install_runs(*in_.layout, *in_.target, proved->plan));
@@ -154,9 +154,8 @@ Status SourceSet::assemble(const Formation& formation, const Lost& lost, PullTra
   formation_ = Formation();
   lanes_.clear();
   WB_ASSIGN_OR_RETURN(RosterResult roster, roster_.look_up(formation, *in_.table, deadline));
-  if (const uint64_t serial = in_.watch->receivers_serial(); serial != receivers_serial_) {
-    fellows_ = in_.fellows->look_up(*in_.table, deadline);
-    receivers_serial_ = serial;
+  if (const uint64_t serial = in_.watch->receivers_serial(); in_.fellows->stale(serial)) {
+    in_.fellows->look_up(serial, *in_.table, deadline);
   }
   discovery->end();
 
@@ -175,7 +174,7 @@ Status SourceSet::assemble(const Formation& formation, const Lost& lost, PullTra
   while (true) {
     {
       const StepScope step(trace, PullStep::kPlan);
-      auto plan = plan_over(peers);
+      auto plan = plan_over(peers, deadline);
       if (!plan.ok()) {
         if (plan.status().code() != Code::kNotCovered) return plan.status();
         return not_covered(plan.status());
@@ -198,8 +197,9 @@ Status SourceSet::assemble(const Formation& formation, const Lost& lost, PullTra
 
 bool SourceSet::current(const Formation& formation) {
   if (!formation_.same_set(formation) || !missing_.empty() ||
-      receivers_serial_ != in_.watch->receivers_serial())
+      in_.fellows->stale(in_.watch->receivers_serial())) {
     return false;
+  }
   return std::all_of(lanes_.begin(), lanes_.end(),
                      [](const Lane& lane) { return lane.link->alive().ok(); });
 }

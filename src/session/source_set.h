@@ -15,6 +15,7 @@
 #include "control/membership.h"
 #include "layout/tensor_table.h"
 #include "layout/worker_layout.h"
+#include "plan/fleet_cache.h"
 #include "plan/plan.h"
 #include "session/bound_memory.h"
 #include "session/formation_watch.h"
@@ -56,7 +57,6 @@ struct SourceSetInputs {
   const WorkerLayout* layout = nullptr;
   const BoundMemory* target = nullptr;
   std::string receiver;
-  uint32_t index = 0;
   std::span<const RegisteredRegions> local;
   std::span<const MissingTransport> unusable;
   ReceiverRoster* fellows = nullptr;
@@ -89,17 +89,21 @@ class SourceSet {
   const std::vector<MissingPeer>& missing() const { return missing_; }
 
  private:
-  Result<std::shared_ptr<const ProvedPlan>> plan_over(const std::vector<SourcePeer>& peers);
+  Result<std::shared_ptr<const ProvedPlan>> plan_over(const std::vector<SourcePeer>& peers,
+                                                      Deadline deadline);
+  Result<Plan> plan_with(std::span<const PlanWorker> sources,
+                         std::span<const PlanWorker> receivers);
+  Status drop_uncovered(std::span<const PlanWorker> sources, std::vector<PlanWorker>* receivers);
   Status connect(const std::vector<SourcePeer>& peers, uint64_t generation, uint32_t* failed,
                  Deadline deadline);
   Status not_covered(const Status& why) const;
 
   const SourceSetInputs in_;
+  const Digest mapping_;  // of the receiver's layout
   Roster roster_;
   std::vector<std::shared_ptr<const ProvedPlan>> plans_;  // the newest few
   uint64_t next_plan_ = 1;
-  std::vector<FellowReceiver> fellows_;  // as they were found last
-  uint64_t receivers_serial_ = 0;        // of the watch, at that time
+  FleetCache cache_;  // what the next plan can take over from the last
 
   Formation formation_;  // that the lanes are for; without members: the lanes are void
   std::shared_ptr<const ProvedPlan> plan_;

@@ -185,7 +185,8 @@ TEST(FleetModel, ManyThinPiecesArePlannedOrRefused) {
   OwnedWorker receiver = source;
   receiver.name = "receiver";
   const PlanWorker sources[] = {source.view()};
-  const auto plan = make_plan(table, receiver.view(), 0, sources);
+  const PlanWorker receivers[] = {receiver.view()};
+  const auto plan = make_plan(table, sources, receivers, 0);
   if (!plan.ok()) {
     EXPECT_EQ(plan.status().code(), Code::kUnsupported) << plan.status().to_string();
     EXPECT_EQ(plan.status().facts().tensor, "t");

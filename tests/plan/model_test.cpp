@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "models.h"
-#include "plan/summary.h"
 
 namespace wb::test {
 namespace {
@@ -22,10 +21,10 @@ Totals totals_of(const World& world) {
   Totals totals;
   if (!plan.ok()) return totals;
   EXPECT_EQ(world.prove(*plan).message(), "");
-  for (const EdgeSummary& edge : summarize(*plan)) {
-    totals.bytes += edge.bytes;
-    totals.runs += edge.runs;
-    totals.reads += edge.reads;
+  for (const ReadList& list : plan->lists) {
+    totals.bytes += list.bytes;
+    totals.runs += list.runs.size();
+    totals.reads += list.reads;
   }
   EXPECT_EQ(totals.bytes, world.receiver.layout.piece_bytes(world.table));
   return totals;

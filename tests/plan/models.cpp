@@ -147,7 +147,6 @@ World world_of(const Model& model, const std::string& trainer, const std::string
   World world;
   world.table = model.table;
   world.receiver = rank_of(model, rollout, rank);
-  world.receiver_index = rank;
   const uint32_t sources = checked(parse_spec(trainer)).world();
   for (uint32_t s = 0; s < sources; ++s) world.sources.push_back(rank_of(model, trainer, s));
   return world;

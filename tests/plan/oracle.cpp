@@ -133,15 +133,17 @@ Uncovered uncovered(const World& world) {
                     [&](const ByteId& id, const Address&) { held.insert(id); });
     }
   }
-  Uncovered result;
+  std::set<ByteId> missing;
   std::set<uint32_t> tensors;
   for (const Piece& piece : world.receiver.layout.pieces) {
     for_each_byte(world.table, world.receiver, piece, [&](const ByteId& id, const Address&) {
       if (held.contains(id)) return;
-      ++result.bytes;
+      missing.insert(id);
       tensors.insert(std::get<0>(id));
     });
   }
+  Uncovered result;
+  result.bytes = missing.size();
   result.tensors = static_cast<uint32_t>(tensors.size());
   if (!tensors.empty()) result.first = world.table[*tensors.begin()].name;
   return result;

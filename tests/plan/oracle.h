@@ -14,7 +14,7 @@ namespace wb::test {
 // are right; else the first thing that is wrong.
 std::string fault_of(const World& world, const Plan& plan);
 
-// Bytes of the receiver's pieces that no source holds, and the tensors they belong to.
+// Checkpoint bytes that the receiver needs and no source holds, and the tensors they belong to.
 struct Uncovered {
   uint64_t bytes = 0;
   uint32_t tensors = 0;

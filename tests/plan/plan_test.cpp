@@ -1,13 +1,15 @@
-// Who is read from: replicas in turn, balance, what is missing, bad arguments, the summary.
+// Who is read from: replicas in turn, balance, what is missing, bad arguments, ends by request.
 #include "plan/plan.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
+#include <atomic>
+#include <chrono>
 
+#include "base/cancel.h"
 #include "oracle.h"
-#include "plan/summary.h"
+#include "plan/work.h"
 #include "world.h"
 
 namespace wb::test {
@@ -51,39 +53,58 @@ uint64_t spread(const std::vector<uint64_t>& values) {
   return *high - *low;
 }
 
-// Whole replicas: a receiver's reads are even to one box.
-TEST(Replicas, ShareTheReadsOfEachReceiver) {
+// Whole replicas: a receiver's reads are even to one box, and so are those of all receivers.
+TEST(Replicas, ShareTheReads) {
   for (const int replicas : {2, 4}) {
-    for (uint32_t receiver = 0; receiver < 3; ++receiver) {
+    for (const int receivers : {1, 3}) {
       World world;
       world.table = table_of(13, 6, 5);
-      world.receiver_index = receiver;
-      world.receiver = rows_of_all(world.table, "receiver", 0, 6);
       for (int s = 0; s < replicas; ++s) {
         world.sources.push_back(rows_of_all(world.table, "source-" + std::to_string(s), 0, 6));
       }
-      EXPECT_LE(spread(loads(world)), world.table[0].bytes()) << replicas << " " << receiver;
+      std::vector<OwnedWorker> all;
+      for (int r = 0; r < receivers; ++r) {
+        all.push_back(rows_of_all(world.table, "receiver-" + std::to_string(r), 0, 6));
+      }
+      std::vector<PlanWorker> views;
+      for (const OwnedWorker& worker : all) views.push_back(worker.view());
+      std::vector<uint64_t> sum(world.sources.size());
+      for (uint32_t r = 0; r < all.size(); ++r) {
+        world.receiver = all[r];
+        const Result<Plan> plan = make_plan(world.table, world.source_views(), views, r);
+        ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+        EXPECT_EQ(fault_of(world, *plan), "");
+        EXPECT_EQ(world.prove(*plan).message(), "");
+        for (const ReadList& list : plan->lists) sum[list.source] += list.bytes;
+      }
+      EXPECT_LE(spread(sum), world.table[0].bytes()) << replicas << " " << receivers;
     }
   }
 }
 
-// Receivers of equal needs begin with different replicas, so a fleet loads them evenly.
-TEST(Replicas, AreTakenInAnotherOrderByEachReceiver) {
-  World world;
-  world.table = table_of(1, 6, 5);
-  world.receiver = rows_of_all(world.table, "receiver", 0, 6);
-  for (int s = 0; s < 4; ++s) {
-    world.sources.push_back(rows_of_all(world.table, "source-" + std::to_string(s), 0, 6));
+// Layouts that are known to be equal are looked at once, and nothing else changes.
+TEST(Replicas, MayNameTheirMapping) {
+  const TensorTable table = table_of(5, 6, 5);
+  std::vector<OwnedWorker> workers;
+  for (const char* name : {"a", "b", "c"}) workers.push_back(rows_of_all(table, name, 0, 6));
+  workers.push_back(rows_of_all(table, "d", 0, 3));
+  const auto planned = [&](bool named) {
+    std::vector<PlanWorker> views;
+    for (const OwnedWorker& worker : workers) {
+      views.push_back(worker.view());
+      if (named) views.back().mapping = layout_digest(table, worker.layout);
+    }
+    const Result<Plan> plan = make_plan(table, views, views, 3);
+    EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+    return plan.ok() ? *plan : Plan{};
+  };
+  const Plan plain = planned(false), named = planned(true);
+  EXPECT_EQ(plain.inputs, named.inputs);
+  ASSERT_EQ(plain.lists.size(), named.lists.size());
+  for (size_t i = 0; i < plain.lists.size(); ++i) {
+    EXPECT_EQ(plain.lists[i].source, named.lists[i].source);
+    EXPECT_EQ(plain.lists[i].runs, named.lists[i].runs);
   }
-  std::map<uint32_t, int> used;
-  for (uint32_t receiver = 0; receiver < 8; ++receiver) {
-    world.receiver_index = receiver;
-    const Result<Plan> plan = world.plan();
-    ASSERT_TRUE(plan.ok());
-    ASSERT_EQ(plan->lists.size(), 1u);
-    ++used[plan->lists[0].source];
-  }
-  for (uint32_t s = 0; s < 4; ++s) EXPECT_EQ(used[s], 2) << s;
 }
 
 // Shards with replicas of each (HSDP): inside each replica set the load is even to one box.
@@ -120,17 +141,14 @@ TEST(Plan, OfNothingIsEmpty) {
   World world;
   world.table = table_of(2, 3, 4);
   world.receiver.name = "receiver";
-  Result<Plan> plan = world.plan();
-  ASSERT_TRUE(plan.ok());
-  EXPECT_TRUE(plan->lists.empty());
-  EXPECT_EQ(plan->bytes, 0u);
-  EXPECT_TRUE(world.prove(*plan).ok());
+  EXPECT_EQ(world.plan().status().code(), Code::kInvalidArgument) << "no source at all";
 
   world.sources.emplace_back().name = "empty";
   world.sources.push_back(rows_of_all(world.table, "source", 0, 3));
-  plan = world.plan();
+  const Result<Plan> plan = world.plan();
   ASSERT_TRUE(plan.ok());
   EXPECT_TRUE(plan->lists.empty());
+  EXPECT_EQ(plan->bytes, 0u);
   EXPECT_TRUE(world.prove(*plan).ok());
 }
 
@@ -147,8 +165,6 @@ TEST(Plan, NamesTheFirstTensorThatNobodyHolds) {
   World world;
   world.table = table_of(5, 6, 5);
   world.receiver = rows_of_all(world.table, "rollout-3", 0, 6);
-  EXPECT_EQ(world.plan().status().facts().tensor, "w.100") << "no source at all";
-
   world.sources.push_back(rows_of_all(world.table, "source", 0, 6));
   auto& pieces = world.sources[0].layout.pieces;
   pieces[1] = dense_rows(world.table, 1, 0, 4, 1, 0);
@@ -156,9 +172,9 @@ TEST(Plan, NamesTheFirstTensorThatNobodyHolds) {
   const Status status = world.plan().status();
   EXPECT_EQ(status.code(), Code::kNotCovered);
   EXPECT_EQ(status.message(),
-            "no source holds what rollout-3 needs: 80 bytes of 2 tensor(s), the first is w.101");
+            "no source holds what is needed: 80 bytes of 2 tensor(s), the first is w.101, "
+            "needed by rollout-3");
   EXPECT_EQ(status.facts().tensor, "w.101");
-  EXPECT_EQ(status.facts().peer, "rollout-3");
 }
 
 TEST(Plan, RefusesPlacementsOutsideTheirRegions) {
@@ -185,33 +201,68 @@ TEST(Plan, InputsNameEverythingThatThePlanDependsOn) {
   world.table = table_of(2, 3, 4);
   world.receiver = rows_of_all(world.table, "receiver", 0, 3);
   world.sources.push_back(rows_of_all(world.table, "source", 0, 3));
-  world.sources.push_back(rows_of_all(world.table, "source", 0, 3));
+  world.sources.push_back(rows_of_all(world.table, "another", 0, 3));
   const Digest before = world.plan()->inputs;
   const auto differs = [&](auto change) {
     World other = world;
     change(&other);
     return other.plan()->inputs != before;
   };
-  EXPECT_FALSE(differs([](World* w) { w->receiver.name = "another name"; }));
-  EXPECT_TRUE(differs([](World* w) { w->receiver_index = 1; }));
+  EXPECT_FALSE(differs([](World*) {}));
+  EXPECT_TRUE(differs([](World* w) { w->receiver.name = "another name"; }));
+  EXPECT_TRUE(differs([](World* w) {
+    w->fellows.push_back(w->receiver);
+    w->fellows[0].name = "fellow";
+  }));
   EXPECT_TRUE(differs([](World* w) { w->sources.pop_back(); }));
   EXPECT_TRUE(differs([](World* w) { w->sources[1].placement[0].offset -= 1; }));
   EXPECT_TRUE(differs([](World* w) { w->receiver.region_bytes[0] += 1; }));
   EXPECT_TRUE(differs([](World* w) { w->receiver.layout.pieces.pop_back(); }));
 }
 
-TEST(Summary, CountsRunsReadsAndTheirSizes) {
+// However long it would take: planning and proving end when they are told to.
+TEST(Plan, EndsByRequest) {
   World world;
-  world.table = table_of(2, 6, 5);
+  world.table = table_of(5, 6, 5);
   world.receiver = rows_of_all(world.table, "receiver", 0, 6);
-  world.sources.push_back(rows_of_all(world.table, "a", 0, 2));
-  world.sources.push_back(rows_of_all(world.table, "b", 2, 6));
-  Plan plan = *world.plan();
-  EXPECT_EQ(summarize(plan),
-            std::vector<EdgeSummary>({{0, 40, 2, 2, 20, 20}, {1, 80, 2, 2, 40, 40}}));
-  plan.lists[1].runs.push_back(wb::Run{0, 0, 0, 0, 7, 3, 9, 9});
-  EXPECT_EQ(summarize(plan)[1].smallest, 7u);
-  EXPECT_TRUE(summarize(Plan{}).empty());
+  world.sources.push_back(rows_of_all(world.table, "source", 0, 6));
+  const Result<Plan> plan = world.plan();
+  ASSERT_TRUE(plan.ok());
+  std::atomic<bool> flag = false;
+  const CancelScope by_flag(&flag);
+  EXPECT_TRUE(world.plan().ok());
+  EXPECT_TRUE(world.prove(*plan).ok());
+  {
+    const CancelScope by_time(Deadline::after(std::chrono::hours(1)));
+    EXPECT_TRUE(world.plan().ok());
+    flag = true;
+    EXPECT_EQ(world.plan().status().code(), Code::kCancelled);
+    EXPECT_EQ(world.prove(*plan).code(), Code::kCancelled);
+    flag = false;
+  }
+  {
+    const CancelScope by_time(Deadline::after(std::chrono::seconds(0)));
+    EXPECT_EQ(world.plan().status().code(), Code::kDeadline);
+    EXPECT_EQ(world.prove(*plan).code(), Code::kDeadline);
+  }
+  EXPECT_TRUE(world.plan().ok()) << "the scope is over";
+}
+
+// The steps of one piece of work are bounded, counted or not.
+TEST(Work, EndsInTheMiddle) {
+  std::atomic<bool> flag = false;
+  const CancelScope scope(&flag);
+  Work work(1'000'000);
+  EXPECT_TRUE(work.spend(10));
+  flag = true;
+  uint64_t spent = 0;
+  while (work.spend(1)) ++spent;
+  EXPECT_LT(spent, 100'000u);
+  EXPECT_FALSE(work.spend(0));
+  EXPECT_TRUE(work.is_exhausted());
+  EXPECT_EQ(Work::exhausted("it").code(), Code::kCancelled);
+  flag = false;
+  EXPECT_EQ(Work::exhausted("it").code(), Code::kUnsupported);
 }
 
 }  // namespace

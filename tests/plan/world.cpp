@@ -25,7 +25,9 @@ std::vector<PlanWorker> World::source_views() const {
 }
 
 Result<Plan> World::plan() const {
-  return make_plan(table, receiver.view(), receiver_index, source_views());
+  std::vector<PlanWorker> receivers{receiver.view()};
+  for (const OwnedWorker& fellow : fellows) receivers.push_back(fellow.view());
+  return make_plan(table, source_views(), receivers, 0);
 }
 
 Status World::prove(const Plan& plan) const {
@@ -63,7 +65,6 @@ class Builder {
   World build() {
     make_table();
     world_.receiver.name = "receiver";
-    world_.receiver_index = static_cast<uint32_t>(pick(0, 5));
     const int64_t sources = pick(1, 4);
     for (int64_t s = 0; s < sources; ++s) {
       world_.sources.emplace_back().name = "source-" + std::to_string(s);

@@ -31,7 +31,7 @@ struct World {
   TensorTable table;
   OwnedWorker receiver;
   std::vector<OwnedWorker> sources;
-  uint32_t receiver_index = 0;
+  std::vector<OwnedWorker> fellows;  // other receivers
 
   std::vector<PlanWorker> source_views() const;
   Result<Plan> plan() const;
