@@ -2,7 +2,7 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 
 namespace wb {
 namespace {
@@ -93,8 +93,10 @@ std::string Status::to_string() const {
   return facts.empty() ? text : text + " (" + facts + ")";
 }
 
+std::string error_text(int error) { return std::generic_category().message(error); }
+
 Status errno_status(int error, std::string_view what) {
-  return Status(code_of_errno(error), std::string(what) + ": " + std::strerror(error))
+  return Status(code_of_errno(error), std::string(what) + ": " + error_text(error))
       .with_errno(error);
 }
 

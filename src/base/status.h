@@ -96,7 +96,10 @@ class [[nodiscard]] Status {
   Facts facts_;
 };
 
-// "<what>: <strerror(errno)>", with the errno as a fact and the code that names it best.
+// What an errno means, in words; strerror() may share one buffer between threads.
+std::string error_text(int error);
+
+// "<what>: <error_text(errno)>", with the errno as a fact and the code that names it best.
 Status errno_status(int error, std::string_view what);
 
 // A value or the reason why there is none. Reading the value of a failed Result aborts.

@@ -247,7 +247,7 @@ wb_code wb_layout_load(const char* path, wb_table** table, wb_layout** layout) W
     WB_ASSIGN_OR_RETURN(wb::LayoutFile file, wb::load_layout(path));
     auto object = std::make_shared<TableObject>(std::move(file.table));
     WB_RETURN_IF_ERROR(publish_handle(object, table));
-    const wb::Status status = publish_handle(
+    wb::Status status = publish_handle(
         std::make_shared<LayoutObject>(std::move(object), std::move(file.layout)), layout);
     if (!status.ok()) {
       (void)remove_handle(TableObject::kKind, *table);

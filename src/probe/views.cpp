@@ -1,6 +1,7 @@
 #include "probe/views.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "base/checked.h"
 
@@ -53,6 +54,7 @@ Result<std::unique_ptr<IndexViews>> IndexViews::make(const TensorTable& table, c
     const uint16_t mask = schema.mask(plane, tensor.family);
     const size_t element = element_bytes(dtype);
     const PlaneField field = schema.field(tensor, plane);
+    assert(coding.base != 0);
     const auto masked = [&](int64_t digit) {
       return static_cast<uint16_t>((digit + mask) % coding.base);
     };

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
-#include <string.h>
 
 #include <algorithm>
 
+#include "base/status.h"
 #include "cli/doctor/check.h"
 #include "cli/doctor/findings.h"
 #include "cli/reporter.h"
@@ -33,10 +33,11 @@ void check_device(const DeviceFacts& device, bool library, Findings* out) {
                    "load the user verbs module: modprobe ib_uverbs");
   }
   if (device.node_error != 0) {
-    return problem(out, subject,
-                   fmt::format("{} cannot be opened: {}", device.node, strerror(device.node_error)),
-                   "pass the files into the container (--device /dev/infiniband, or the cluster's "
-                   "RDMA device plugin), or let this user open them");
+    return problem(
+        out, subject,
+        fmt::format("{} cannot be opened: {}", device.node, error_text(device.node_error)),
+        "pass the files into the container (--device /dev/infiniband, or the cluster's "
+        "RDMA device plugin), or let this user open them");
   }
   if (!library) return;  // said once, for all devices
   if (!device.in_library) {

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
-#include <string.h>
 
 #include <algorithm>
 #include <cerrno>
 
+#include "base/status.h"
 #include "cli/doctor/check.h"
 #include "cli/doctor/findings.h"
 #include "cli/reporter.h"
@@ -102,7 +102,7 @@ Findings check_local(const MachineFacts& facts, const Needs& needs) {
   const LocalFacts& local = facts.local;
   if (local.memfd_error != 0) {
     missing(&out, needs.local, "local",
-            fmt::format("sealed shared memory cannot be made: {}", strerror(local.memfd_error)),
+            fmt::format("sealed shared memory cannot be made: {}", error_text(local.memfd_error)),
             facts.kernel_major < 5 || (facts.kernel_major == 5 && facts.kernel_minor < 1)
                 ? "use a kernel of 5.1 or later"
                 : "let the sandbox allow memfd_create, and leave some memory to this process");
@@ -117,7 +117,7 @@ Findings check_local(const MachineFacts& facts, const Needs& needs) {
   if (local.read_error != 0) {
     note(&out, "local",
          fmt::format("reading another process's memory is forbidden: {}",
-                     strerror(local.read_error)),
+                     error_text(local.read_error)),
          "let the container trace (docker: --cap-add SYS_PTRACE), or give the weights shared "
          "memory (--memory shared)");
     return out;

@@ -1,9 +1,9 @@
 #include <infiniband/verbs.h>
-#include <string.h>
 
 #include <algorithm>
 #include <cerrno>
 
+#include "base/status.h"
 #include "cli/doctor/gather.h"
 #include "transport/verbs/api.h"
 #include "transport/verbs/library.h"
@@ -49,7 +49,7 @@ void add_device_caps(const verbs::Verbs& verbs, RdmaFacts* rdma) {
     if (found == nullptr || device.node_error != 0 || device.node.empty()) continue;
     ibv_context* context = verbs.open_device(found);
     if (context == nullptr) {
-      device.open_error = strerror(errno);
+      device.open_error = error_text(errno);
       continue;
     }
     ask(verbs, context, &device);
