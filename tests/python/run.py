@@ -18,16 +18,20 @@ class Result(unittest.TextTestResult):
         self.passed += 1
 
 
-def main():
-    sys.path.insert(0, str(HERE))
-    names = sys.argv[1:] or sorted(path.stem for path in HERE.glob("test_*.py"))
-    suite = unittest.defaultTestLoader.loadTestsFromNames(names)
+def run(suite):
+    """Whether a test failed. The last line on stdout has the counts."""
     result = unittest.TextTestRunner(verbosity=2, resultclass=Result, stream=sys.stdout).run(suite)
     for test, reason in result.skipped:
         print(f"  skipped {test}: {reason}")
     failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
     print(f"{result.passed} passed, {failed} failed, {len(result.skipped)} skipped")
     return failed != 0
+
+
+def main():
+    sys.path.insert(0, str(HERE))
+    names = sys.argv[1:] or sorted(path.stem for path in HERE.glob("test_*.py"))
+    return run(unittest.defaultTestLoader.loadTestsFromNames(names))
 
 
 if __name__ == "__main__":
