@@ -154,6 +154,7 @@ def layout(
     make = fresh_loader if packs_experts(model) else loader
     groups = _groups(vllm_config)
     try:
+        _require_reachable(model)
         try:
             probed = probe(
                 make(model, vllm_config), table, lambda: buffers_of(model),
@@ -171,14 +172,10 @@ def layout(
     return Learnt(probed.layout, probed, finalise)
 
 
-def _require_live(
-    model: torch.nn.Module,
-    probed: Probed,
-    layers: list[torch.nn.Module],
-) -> None:
+def _require_reachable(model: torch.nn.Module) -> None:
+    """Before anything is loaded: what a loader writes into handles cannot be put back."""
     empty = [n for n, p in model.named_parameters() if p.numel() == 0 and n.endswith("weight")]
-    skipped = {h.name for h in probed.homeless}
-    if skipped and empty:
+    if empty:
         raise Unsupported(
             f"{len(empty)} weights of the model are empty ({empty[0]}, for one): vLLM's CPU kernels "
             "keep them in handles that nothing outside can write. Make the model after "
@@ -186,6 +183,13 @@ def _require_live(
             "WEIGHTBRIDGE_VLLM_PREPACK=1 is set",
             tensor=empty[0],
         )
+
+
+def _require_live(
+    model: torch.nn.Module,
+    probed: Probed,
+    layers: list[torch.nn.Module],
+) -> None:
     deriving = {id(t) for layer in layers for t in layer.parameters()}
     deriving |= {id(t) for layer in layers for t in layer.buffers()}
     own = buffers_of(model)
