@@ -74,6 +74,7 @@ Status Puller::pull(const Want& want, PullTrace* trace, PullReport* report, Dead
   failures_.clear();
   told_.clear();
   failure_.reset();
+  last_failure_ = Status();
   newest_seen_.reset();
   if (unsettled_) {
     WB_RETURN_IF_ERROR(settle(deadline).prefixed("reads of an earlier pull have not ended: "));
@@ -140,6 +141,13 @@ void Puller::report_missing() {
   }
 }
 
+// What took the time, where a deadline says only where it passed.
+Status Puller::with_last_failure(Status status) const {
+  if (status.code() != Code::kDeadline || last_failure_.ok()) return status;
+  return Status(Code::kDeadline, status.message() + "; before that, " + last_failure_.message())
+      .with_peer(last_failure_.facts().peer);
+}
+
 Puller::Next Puller::find_sources(Deadline deadline) {
   drop_failed();
   milliseconds wait = kLookUpFirst;
@@ -166,7 +174,7 @@ Puller::Next Puller::find_sources(Deadline deadline) {
       return end(status);
     // A look that the deadline cut short says less than the one before it.
     if (reason.ok() || status.code() != Code::kDeadline) reason = status;
-    if (deadline.expired()) return end(reason);
+    if (deadline.expired()) return end(with_last_failure(std::move(reason)));
     if (cancelled_()) return end(Status(Code::kCancelled, "the receiver was closed"));
     watch_->wait_change(serial_, deadline.capped(wait));
     wait = std::min(2 * wait, kLookUpMost);
@@ -183,6 +191,7 @@ Puller::Next Puller::find_sources(Deadline deadline) {
 
 // Connections are dropped only in find_sources(): reads of other lanes may be in flight here.
 Puller::Next Puller::lose(const Lane& lane, Status why, bool for_good) {
+  last_failure_ = why;
   failure_ = Failure{lane.link->incarnation(), lane.link->worker(), std::move(why), for_good};
   return Next::kRediscover;
 }

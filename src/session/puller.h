@@ -61,6 +61,7 @@ class Puller {
   };
 
   Next find_sources(Deadline deadline);
+  Status with_last_failure(Status status) const;
   Status wait_formation(Formation* formation, Deadline deadline);
   Next wait_version(const Want& want, Deadline deadline);
   Next read_all_headers(Deadline deadline);
@@ -99,6 +100,7 @@ class Puller {
   std::map<Digest, uint32_t> failures_;  // of connections
   std::map<Digest, bool> told_;          // kSourceLost events
   std::optional<Failure> failure_;
+  Status last_failure_;  // of this pull
   uint64_t data_end_ns_ = 0;
   std::optional<Version> newest_seen_;
 };

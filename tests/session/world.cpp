@@ -114,8 +114,18 @@ void poison(const WorkerLayout& layout, const std::vector<BoundBuffer>& buffers)
     std::memset(buffer_data(buffers[i]), 0xa5, layout.buffers[i].bytes);
 }
 
+namespace {
+
+// Small chunks, late and in a seeded order, in a thread of the NICs: a source that changes in
+// between really tears.
+fake::Script script_of(uint64_t seed) {
+  return {.engine = fake::Engine::kThread, .seed = seed, .chunk = 512, .delay = 2};
+}
+
+}  // namespace
+
 World::World(Wire wire, uint64_t seed, int64_t rows)
-    : table(make_table(rows)), net(seed), wire_(wire) {
+    : table(make_table(rows)), net(seed), fabric(script_of(seed)), wire_(wire) {
   open_store("embed:127.0.0.1:0");
 }
 
@@ -148,9 +158,12 @@ std::shared_ptr<Job> World::open_job() {
   options.token = kToken;
   options.store = store_job_->store_url();
   Result<std::shared_ptr<Job>> job = Status(Code::kInternal, "not opened");
+  std::vector<std::unique_ptr<Domain>> domains;
   if (wire_ == Wire::kFake) {
-    std::vector<std::unique_ptr<Domain>> domains;
     domains.push_back(net.make_domain());
+    job = open_job_over(options, std::move(domains), soon());
+  } else if (wire_ == Wire::kVerbs) {
+    domains.push_back(open_nics());
     job = open_job_over(options, std::move(domains), soon());
   } else {
     options.transports = {TransportKind::kLocal};
@@ -158,6 +171,22 @@ std::shared_ptr<Job> World::open_job() {
   }
   EXPECT_TRUE(job.ok()) << job.status().to_string();
   return job.ok() ? *job : nullptr;
+}
+
+std::unique_ptr<Domain> World::open_nics() {
+  const std::lock_guard lock(hosts_mutex_);
+  std::vector<fake::NicCaps> nics;
+  for (int i = 0; i < 2; ++i) {
+    nics.push_back(fake::connectx(7, "nic" + std::to_string(i),
+                                  "10.0." + std::to_string(i) + "." + std::to_string(hosts_ + 1)));
+  }
+  const size_t host = fabric.add_host(std::move(nics));
+  EXPECT_EQ(host, hosts_++);
+  DomainOptions options;
+  options.verbs = verbs_options;
+  auto domain = fake::make_domain(fabric, host, options);
+  EXPECT_TRUE(domain.ok()) << domain.status().to_string();
+  return std::move(domain).value();
 }
 
 Result<std::vector<Trainer>> World::train(std::vector<WorkerLayout> layouts, PublishMode mode,

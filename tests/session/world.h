@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +18,8 @@
 #include "session/job.h"
 #include "session/publisher.h"
 #include "session/receiver.h"
+#include "transport/fake/domain.h"
+#include "transport/fake/fabric.h"
 
 namespace wb::testing {
 
@@ -61,7 +64,11 @@ struct Rollout {
 
 class World {
  public:
-  enum class Wire { kFake, kLocal };
+  enum class Wire {
+    kFake,   // tests/session/fake_domain.h
+    kLocal,  // the local transport
+    kVerbs,  // the verbs transport over NICs in memory: each job is a host with two
+  };
   explicit World(Wire wire, uint64_t seed = 1, int64_t rows = 8);
   ~World();
 
@@ -83,10 +90,15 @@ class World {
 
   const TensorTable table;
   FakeNet net;
+  fake::Fabric fabric;         // of kVerbs; hosts in the order of open_job()
+  VerbsOptions verbs_options;  // of jobs that are opened from now on
 
  private:
   void open_store(const std::string& store);
+  std::unique_ptr<Domain> open_nics();
   const Wire wire_;
+  std::mutex hosts_mutex_;
+  size_t hosts_ = 0;
   std::shared_ptr<Job> store_job_;
 };
 
