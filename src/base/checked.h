@@ -17,13 +17,6 @@ constexpr std::optional<T> checked_add(T a, T b) {
 }
 
 template <std::integral T>
-constexpr std::optional<T> checked_sub(T a, T b) {
-  T out{};
-  if (__builtin_sub_overflow(a, b, &out)) return std::nullopt;
-  return out;
-}
-
-template <std::integral T>
 constexpr std::optional<T> checked_mul(T a, T b) {
   T out{};
   if (__builtin_mul_overflow(a, b, &out)) return std::nullopt;

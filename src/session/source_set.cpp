@@ -30,19 +30,23 @@ SourceSet::SourceSet(SourceSetInputs inputs)
       roster_(in_.job->store(), in_.job->options().name, in_.job->options().token) {}
 
 // The fellows whose needs are not all held by the sources are taken out: that is their own pulls'
-// error, and for this one they count only for balance.
-Status SourceSet::drop_uncovered(std::span<const PlanWorker> sources,
+// error, and for this one they count only for balance. An error where `self` is one of them.
+Status SourceSet::drop_uncovered(std::span<const PlanWorker> sources, const PlanWorker& self,
                                  std::vector<PlanWorker>* receivers) {
-  std::map<Digest, bool> covered;
+  const auto alone = [&](const PlanWorker& one) {
+    return make_plan(*in_.table, sources, {&one, 1}, 0, &cache_).status();
+  };
+  WB_RETURN_IF_ERROR(alone(self));
+  std::map<Digest, bool> covered{{self.mapping, true}};
   for (size_t r = 0; r < receivers->size();) {
     const PlanWorker& fellow = (*receivers)[r];
     const auto [it, is_new] = covered.try_emplace(fellow.mapping, true);
-    if (is_new && fellow.name != in_.receiver) {
-      const auto alone = make_plan(*in_.table, sources, {&fellow, 1}, 0, &cache_);
-      if (!alone.ok() && alone.status().code() != Code::kNotCovered) return alone.status();
-      it->second = alone.ok();
+    if (is_new) {
+      const Status status = alone(fellow);
+      if (!status.ok() && status.code() != Code::kNotCovered) return status;
+      it->second = status.ok();
     }
-    if (it->second || fellow.name == in_.receiver) {
+    if (it->second) {
       ++r;
       continue;
     }
@@ -92,7 +96,7 @@ Result<std::shared_ptr<const ProvedPlan>> SourceSet::plan_over(const std::vector
   for (const SourcePeer& peer : peers) sources.push_back(as_source(peer));
   auto plan = plan_with(sources, receivers);
   if (!plan.ok() && plan.status().code() == Code::kNotCovered && receivers.size() > 1) {
-    WB_RETURN_IF_ERROR(drop_uncovered(sources, &receivers));
+    WB_RETURN_IF_ERROR(drop_uncovered(sources, self, &receivers));
     plan = plan_with(sources, receivers);
   }
   auto proved = std::make_shared<ProvedPlan>();

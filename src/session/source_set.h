@@ -93,7 +93,8 @@ class SourceSet {
                                                       Deadline deadline);
   Result<Plan> plan_with(std::span<const PlanWorker> sources,
                          std::span<const PlanWorker> receivers);
-  Status drop_uncovered(std::span<const PlanWorker> sources, std::vector<PlanWorker>* receivers);
+  Status drop_uncovered(std::span<const PlanWorker> sources, const PlanWorker& self,
+                        std::vector<PlanWorker>* receivers);
   Status connect(const std::vector<SourcePeer>& peers, uint64_t generation, uint32_t* failed,
                  Deadline deadline);
   Status not_covered(const Status& why) const;

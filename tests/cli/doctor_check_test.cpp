@@ -223,6 +223,13 @@ const std::vector<Trouble>& troubles() {
        kNote, "hwloc", "libhwloc15"},
       {"NIC of unknown place", [](auto* f) { f->memory.topology.nics[0].place.nodes.clear(); },
        "memory mlx5_0", kNote, "NUMA node", "hypervisor"},
+      {"NIC far from a GPU",
+       [](auto* f) {
+         f->memory.topology.gpus[0].place = {"0000:1c:00.0", {0}, {7}};
+       },
+       "near gpu 0000:1c:00.0", kNote, "through the processor", "near a NIC"},
+      {"NIC far from a node", [](auto* f) { f->rdma.devices.pop_back(); }, "near node 1", kNote,
+       "mlx5_0", "near a NIC"},
       {"no sealed memory",
        [](auto* f) {
          f->local.memfd_error = EINVAL;
@@ -341,6 +348,18 @@ TEST(DoctorCheck, WhateverIsNotOkHasACureOfOneLine) {
       EXPECT_EQ(finding.cure.find('\n'), std::string::npos) << trouble.name;
     }
   }
+}
+
+TEST(DoctorCheck, TellsWhichNicIsNearestToWhat) {
+  const auto text_of = [](const std::string& subject) {
+    for (const Finding& finding : check_near(healthy())) {
+      if (finding.subject == subject) return finding.text;
+    }
+    return std::string("nothing");
+  };
+  EXPECT_EQ(text_of("near gpu 0000:1c:00.0"), "nearest RDMA: mlx5_0 (same PCIe switch)");
+  EXPECT_EQ(text_of("near node 1"), "nearest RDMA: mlx5_1 (same NUMA node)");
+  EXPECT_TRUE(check_near(plain()).empty());
 }
 
 TEST(DoctorCheck, APlainComputerHasNotesOnly) {

@@ -23,7 +23,7 @@ Findings check_all(const MachineFacts& facts, const Needs& needs) {
   Findings all;
   ok(&all, "system", "Linux " + facts.kernel);
   for (Findings part :
-       {check_rdma(facts, needs), check_pci(facts), check_limits(facts), check_memory(facts),
+       {check_rdma(facts, needs), check_pci(facts), check_near(facts), check_limits(facts), check_memory(facts),
         check_local(facts, needs), check_ucx(facts, needs), check_gpu(facts, needs)}) {
     std::move(part.begin(), part.end(), std::back_inserter(all));
   }

@@ -35,6 +35,8 @@ struct Needs {
 
 Findings check_rdma(const MachineFacts& facts, const Needs& needs);
 Findings check_pci(const MachineFacts& facts);
+// Which RDMA devices are nearest to each GPU and each NUMA node.
+Findings check_near(const MachineFacts& facts);
 Findings check_limits(const MachineFacts& facts);
 Findings check_memory(const MachineFacts& facts);
 Findings check_local(const MachineFacts& facts, const Needs& needs);
