@@ -1,7 +1,5 @@
 #include "rules_models.h"
 
-#include <gtest/gtest.h>
-
 namespace wb::testing {
 namespace {
 
@@ -137,9 +135,7 @@ std::vector<TensorInfo> checkpoint_tensors(const ModelConfig& config, bool biase
 }
 
 Model make_model(const ModelConfig& config, bool biases) {
-  auto table = TensorTable::make(checkpoint_tensors(config, biases));
-  EXPECT_TRUE(table.ok()) << table.status().to_string();
-  return {config, table.ok() ? std::move(*table) : TensorTable()};
+  return {config, TensorTable::make(checkpoint_tensors(config, biases)).value()};
 }
 
 ModelConfig tiny_llama() {

@@ -79,7 +79,7 @@ FleetWorld job_of_model() {
   return world;
 }
 
-class Revisions : public testing::Test {
+class Revisions : public ::testing::Test {
  protected:
   void SetUp() override {
     planned(FleetJob(world_), options_of(0, Policy::kDirect), &cache_);

@@ -22,111 +22,14 @@ T checked(Result<T> result) {
   return std::move(result).value();
 }
 
-class Tensors {
- public:
-  void add(const std::string& name, std::vector<int64_t> shape, DType dtype = DType::kBF16) {
-    infos_.push_back(TensorInfo{name, dtype, std::move(shape)});
-  }
-  void add_gated(const std::string& prefix, int64_t hidden, int64_t width) {
-    add(prefix + "gate_proj.weight", {width, hidden});
-    add(prefix + "up_proj.weight", {width, hidden});
-    add(prefix + "down_proj.weight", {hidden, width});
-  }
-  void add_ends(const ModelConfig& c) {
-    add("model.embed_tokens.weight", {c.vocab, c.hidden});
-    add("model.norm.weight", {c.hidden});
-    if (!c.tied_embeddings) add("lm_head.weight", {c.vocab, c.hidden});
-  }
-  TensorTable table() { return checked(TensorTable::make(std::move(infos_))); }
-
- private:
-  std::vector<TensorInfo> infos_;
-};
-
-std::string layer_prefix(int64_t layer) { return "model.layers." + std::to_string(layer) + "."; }
-
 }  // namespace
 
-Model qwen3_0_6b() {
-  Model model;
-  ModelConfig& c = model.config;
-  c.family = "qwen3";
-  c.layers = 28;
-  c.hidden = 1024;
-  c.heads = 16;
-  c.kv_heads = 8;
-  c.head_dim = 128;
-  c.intermediate = 3072;
-  c.vocab = 151936;
-  c.tied_embeddings = true;
-  Tensors tensors;
-  tensors.add_ends(c);
-  for (int64_t layer = 0; layer < c.layers; ++layer) {
-    const std::string prefix = layer_prefix(layer);
-    tensors.add(prefix + "input_layernorm.weight", {c.hidden});
-    tensors.add(prefix + "post_attention_layernorm.weight", {c.hidden});
-    tensors.add(prefix + "self_attn.q_proj.weight", {c.heads * c.head_dim, c.hidden});
-    tensors.add(prefix + "self_attn.k_proj.weight", {c.kv_heads * c.head_dim, c.hidden});
-    tensors.add(prefix + "self_attn.v_proj.weight", {c.kv_heads * c.head_dim, c.hidden});
-    tensors.add(prefix + "self_attn.o_proj.weight", {c.hidden, c.heads * c.head_dim});
-    tensors.add(prefix + "self_attn.q_norm.weight", {c.head_dim});
-    tensors.add(prefix + "self_attn.k_norm.weight", {c.head_dim});
-    tensors.add_gated(prefix + "mlp.", c.hidden, c.intermediate);
-  }
-  model.table = tensors.table();
-  return model;
-}
+Model qwen3_0_6b() { return testing::make_model(testing::qwen3_0_6b()); }
 
 Model deepseek_v3(int64_t layers) {
-  Model model;
-  ModelConfig& c = model.config;
-  c.family = "deepseek_v3";
-  c.layers = layers;
-  c.hidden = 7168;
-  c.heads = 128;
-  c.kv_heads = 128;
-  c.intermediate = 18432;
-  c.vocab = 129280;
-  c.experts = 256;
-  c.moe_intermediate = 2048;
-  c.shared_experts = 1;
-  c.first_dense_layers = 3;
-  c.q_lora_rank = 1536;
-  c.kv_lora_rank = 512;
-  c.qk_nope_head_dim = 128;
-  c.qk_rope_head_dim = 64;
-  c.v_head_dim = 128;
-  Tensors tensors;
-  tensors.add_ends(c);
-  for (int64_t layer = 0; layer < c.layers; ++layer) {
-    const std::string prefix = layer_prefix(layer);
-    const std::string attention = prefix + "self_attn.";
-    tensors.add(prefix + "input_layernorm.weight", {c.hidden});
-    tensors.add(prefix + "post_attention_layernorm.weight", {c.hidden});
-    tensors.add(attention + "q_a_proj.weight", {c.q_lora_rank, c.hidden});
-    tensors.add(attention + "q_a_layernorm.weight", {c.q_lora_rank});
-    tensors.add(attention + "q_b_proj.weight",
-                {c.heads * (c.qk_nope_head_dim + c.qk_rope_head_dim), c.q_lora_rank});
-    tensors.add(attention + "kv_a_proj_with_mqa.weight",
-                {c.kv_lora_rank + c.qk_rope_head_dim, c.hidden});
-    tensors.add(attention + "kv_a_layernorm.weight", {c.kv_lora_rank});
-    tensors.add(attention + "kv_b_proj.weight",
-                {c.heads * (c.qk_nope_head_dim + c.v_head_dim), c.kv_lora_rank});
-    tensors.add(attention + "o_proj.weight", {c.hidden, c.heads * c.v_head_dim});
-    if (layer < c.first_dense_layers) {
-      tensors.add_gated(prefix + "mlp.", c.hidden, c.intermediate);
-      continue;
-    }
-    tensors.add(prefix + "mlp.gate.weight", {c.experts, c.hidden});
-    tensors.add(prefix + "mlp.gate.e_score_correction_bias", {c.experts}, DType::kF32);
-    tensors.add_gated(prefix + "mlp.shared_experts.", c.hidden, c.moe_intermediate);
-    for (int64_t e = 0; e < c.experts; ++e) {
-      tensors.add_gated(prefix + "mlp.experts." + std::to_string(e) + ".", c.hidden,
-                        c.moe_intermediate);
-    }
-  }
-  model.table = tensors.table();
-  return model;
+  ModelConfig config = testing::deepseek_v3();
+  config.layers = layers;
+  return testing::make_model(config);
 }
 
 OwnedWorker rank_of(const Model& model, const std::string& spec, uint32_t rank) {

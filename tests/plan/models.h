@@ -5,18 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "layout/model_config.h"
 #include "layout/side.h"
 #include "layout/tensor_table.h"
 #include "plan/fleet.h"
+#include "rules_models.h"
 #include "world.h"
 
 namespace wb::test {
 
-struct Model {
-  ModelConfig config;
-  TensorTable table;
-};
+using testing::Model;
 
 Model qwen3_0_6b();
 Model deepseek_v3(int64_t layers = 61);
