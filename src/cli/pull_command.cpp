@@ -223,7 +223,7 @@ Status pull(const PullOptions& options, bool* wrong) {
     WB_ASSIGN_OR_RETURN(check, RankCheck::make(options, rank.spec));
   }
   Rollout rollout(options, std::move(rank), check.has_value() ? &*check : nullptr);
-  const Status status = rollout.run();
+  Status status = rollout.run();
   *wrong = rollout.wrong();
   return status;
 }

@@ -17,6 +17,7 @@ constexpr std::chrono::milliseconds kLookUp{2000};
 constexpr std::chrono::milliseconds kManifestCall{1000};
 constexpr std::chrono::seconds kAskAgain{30};
 constexpr std::chrono::seconds kAskStoreAgain{5};
+constexpr std::chrono::seconds kAskSoon{1};
 
 // The same bytes for receivers with the same layout and placement, so that they are fetched once.
 std::string anonymous_manifest(const TensorTable& table, const WorkerLayout& layout,
@@ -113,10 +114,11 @@ void ReceiverRoster::look_up(uint64_t serial, const TensorTable& table, Deadline
       silent.insert(*it);
       continue;
     }
+    const bool asked = !soon.expired();  // else those before it have used up the time
     auto manifest = manifest_of(record, table, soon);
     if (!manifest.ok()) {
       left_out(name, manifest.status());
-      silent.emplace(record.incarnation, Deadline::after(kAskAgain));
+      silent.emplace(record.incarnation, Deadline::after(asked ? kAskAgain : kAskSoon));
       continue;
     }
     used[record.manifest] = *manifest;
