@@ -5,6 +5,8 @@
 #include <random>
 #include <thread>
 
+#include "memory/page_nodes.h"
+#include "transport/verbs/numa.h"
 #include "transport/verbs/wire.h"
 #include "verbs_world.h"
 
@@ -312,6 +314,39 @@ TEST(VerbsDevices, ChoicesAreReportedWithTheirReasons) {
   for (const char* word : {"active", "10.0.0.1", "MTU 4096", "read depth", "partition key"}) {
     EXPECT_NE(all.find(word), std::string::npos) << word << " in\n" << all;
   }
+}
+
+TEST(VerbsDevices, MemoryFarFromTheNicsIsTold) {
+  const NodePages here[] = {{0, 10}, {1, 90}};
+  const int on_0[] = {0, 0}, on_1[] = {0, 1}, unknown[] = {0, -1};
+  EXPECT_EQ(verbs::far_from_nics(here, on_1), "");
+  EXPECT_EQ(verbs::far_from_nics(here, unknown), "");
+  EXPECT_EQ(verbs::far_from_nics(here, {}), "");
+  EXPECT_EQ(verbs::far_from_nics({}, on_0), "");
+  EXPECT_EQ(
+      verbs::far_from_nics(here, on_0).rfind("the memory lies on NUMA node 1, the NICs on 0:", 0),
+      0u);
+
+  // This machine's memory, and NICs on a node that it does not have.
+  std::vector<std::string> said;
+  DomainOptions options;
+  options.log = Log(LogLevel::kWarn, [&said](const LogRecord& record) {
+    if (record.message.find("NUMA") != std::string::npos) said.push_back(record.message);
+  });
+  fake::Fabric fabric(by_poll());
+  fake::NicCaps caps = fake::connectx(7, "a", "10.0.0.1");
+  caps.numa_node = 900;
+  fabric.add_host({caps});
+  const auto domain = fake::make_domain(fabric, 0, options);
+  ASSERT_TRUE(domain.ok());
+  for (const uint64_t bytes : {uint64_t{4096}, uint64_t{1} << 20}) {
+    const std::shared_ptr<Allocation> memory = Allocation::host(bytes, {}).value();
+    std::memset(memory->data(), 1, bytes);
+    if (!buffer_nodes(memory->data(), bytes).ok()) GTEST_SKIP() << "this kernel tells no nodes";
+    ASSERT_TRUE((*domain)->register_region(memory, Access::kRemoteRead).ok());
+  }
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("the NICs on 900"), std::string::npos) << said[0];
 }
 
 // The whole contract with a NIC that works in a thread of its own, and readers in several.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "memory/page_nodes.h"
 #include "transport/verbs/connection.h"
 #include "transport/verbs/library.h"
 #include "transport/verbs/numa.h"
@@ -113,6 +114,17 @@ std::string VerbsDomain::make_address() const {
   return encode(address);
 }
 
+// Said once for each region of weights; small ones hold headers.
+void VerbsDomain::tell_if_far(const Allocation& memory) const {
+  if (!state_->log.enabled(LogLevel::kWarn)) return;
+  std::vector<int> nodes;
+  for (const auto& rail : state_->rails) nodes.push_back(rail->numa_node());
+  const auto pages = buffer_nodes(memory.data(), memory.bytes());
+  if (!pages.ok()) return;  // a kernel that does not tell
+  std::string far = far_from_nics(*pages, nodes);
+  if (!far.empty()) state_->log.write(LogLevel::kWarn, kRoom, std::move(far));
+}
+
 Result<RegionId> VerbsDomain::register_region(std::shared_ptr<Allocation> memory, Access access) {
   WB_RETURN_IF_ERROR(check_registrable(memory.get(), access));
   const Right right = access == Access::kRemoteRead ? Right::kRemoteRead : Right::kLocalWrite;
@@ -121,6 +133,7 @@ Result<RegionId> VerbsDomain::register_region(std::shared_ptr<Allocation> memory
   region->access = access;
   WB_ASSIGN_OR_RETURN(region->registration, Registration::make(state_->rails, std::move(memory),
                                                                right, strict, state_->options));
+  if (!strict) tell_if_far(*region->registration->memory());
   const std::lock_guard lock(state_->mutex);
   if (access == Access::kRemoteRead) {
     WB_ASSIGN_OR_RETURN(region->entry, stamps_.take());

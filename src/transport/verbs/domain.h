@@ -40,6 +40,7 @@ class VerbsDomain : public Domain {
   size_t readers() const { return responders_->readers(); }
 
  private:
+  void tell_if_far(const Allocation& memory) const;
   VerbsDomain(TransportKind kind, std::shared_ptr<DomainState> state, StampTable stamps,
               std::shared_ptr<const Registration> stamp_memory);
   std::string make_address() const;

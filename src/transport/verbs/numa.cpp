@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <string>
@@ -42,6 +43,33 @@ int own_numa_node() {
     found = node;
   }
   return found;
+}
+
+std::string far_from_nics(std::span<const NodePages> pages, std::span<const int> nic_nodes) {
+  uint64_t all = 0, near = 0;
+  NodePages most;
+  for (const NodePages& node : pages) {
+    all += node.pages;
+    if (node.pages > most.pages) most = node;
+    for (const int nic : nic_nodes) {
+      if (nic < 0) return {};
+      if (static_cast<uint32_t>(nic) != node.node) continue;
+      near += node.pages;
+      break;
+    }
+  }
+  if (nic_nodes.empty() || all == 0 || near >= all - near) return {};
+  std::string nodes;
+  for (size_t i = 0; i < nic_nodes.size(); ++i) {
+    if (std::find(nic_nodes.begin(), nic_nodes.begin() + static_cast<ptrdiff_t>(i), nic_nodes[i]) !=
+        nic_nodes.begin() + static_cast<ptrdiff_t>(i)) {
+      continue;
+    }
+    nodes += (nodes.empty() ? "" : ", ") + std::to_string(nic_nodes[i]);
+  }
+  return "the memory lies on NUMA node " + std::to_string(most.node) + ", the NICs on " + nodes +
+         ": every byte crosses between processors; bind the process to the NICs' node, or name "
+         "other devices";
 }
 
 }  // namespace wb::verbs

@@ -115,6 +115,7 @@ Status Rail::choose(const PortInfo& info, const VerbsOptions& options) {
   name_ = info.name();
   port_ = info.port;
   gbps_ = info.gbps;
+  numa_node_ = info.numa_node;
   if (const int error = verbs_->query_device(context_, &device_); error != 0) {
     return errno_status(error, "asking for the device's limits");
   }

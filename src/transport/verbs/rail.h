@@ -40,6 +40,7 @@ class Rail {
   const std::string& name() const { return name_; }
   uint8_t port() const { return port_; }
   uint32_t gbps() const { return gbps_; }
+  int numa_node() const { return numa_node_; }  // -1: the system does not tell
   uint32_t gid_index() const { return gid_index_; }
   uint16_t pkey_index() const { return pkey_index_; }
   uint32_t max_message() const { return max_message_; }
@@ -91,6 +92,7 @@ class Rail {
   std::string name_;
   uint8_t port_ = 1;
   uint32_t gbps_ = 0;
+  int numa_node_ = -1;
   PathEnd end_;
   uint32_t gid_index_ = 0;
   uint16_t pkey_index_ = 0;
