@@ -249,6 +249,34 @@ TEST(VerbsLife, ReadersThatVanishAreForgotten) {
   EXPECT_EQ(world.source_domain().readers(), 0u);
 }
 
+// A reader joins its ends when it has the grant; one that is slow must not be probed before.
+TEST(VerbsLife, AReaderThatJoinsSlowlyIsNotProbed) {
+  constexpr auto kInterval = std::chrono::milliseconds(400);
+  VerbsOptions options;
+  options.probe_ms = static_cast<uint32_t>(kInterval.count());
+  fake::Script script = by_poll();
+  script.engine = fake::Engine::kThread;
+  VerbsWorld world(script, 2, options);
+  const Memory from = world.source_memory(20000, 3);
+  const Memory to = world.target_memory(20000);
+  for (int i = 0; i < 5; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    auto slowly = std::make_unique<DirectExchange>(world.source.get(), DirectExchange::Change(),
+                                                   [&](std::string answer) {
+                                                     std::this_thread::sleep_for(kInterval * 3 / 4);
+                                                     return answer;
+                                                   });
+    auto made = world.reader->connect(world.source->address(), std::move(slowly), in_time());
+    const bool in_an_interval = std::chrono::steady_clock::now() - begin < kInterval;
+    if (!in_an_interval) continue;  // a machine that stood still says nothing
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    world.connection = std::move(*made);
+    const auto job = world.whole(from, to);
+    EXPECT_EQ(world.run(job.get()), JobState::kDone) << job->status().to_string();
+    EXPECT_EQ(world.connection->mechanism().find("failed"), std::string::npos);
+  }
+}
+
 TEST(VerbsRegions, WhatTheDeviceRefusesIsUndoneAndNamed) {
   VerbsOptions options;
   options.max_slice = 1u << 20;

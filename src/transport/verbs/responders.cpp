@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace wb::verbs {
 namespace {
@@ -132,7 +133,8 @@ void Responders::look_after() {
   auto at = readers_.upper_bound(after_);
   for (size_t looked = 0; looked < readers_.size() && probes_.size() < kProbes; ++looked) {
     if (at == readers_.end()) at = readers_.begin();
-    for (size_t i = 0; i < at->second.groups.size() && probes_.size() < kProbes; ++i) {
+    const bool fresh = std::exchange(at->second.fresh, false);
+    for (size_t i = 0; !fresh && i < at->second.groups.size() && probes_.size() < kProbes; ++i) {
       send_probe(at->first, &at->second, i);
     }
     after_ = at->first;

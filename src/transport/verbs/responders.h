@@ -43,6 +43,9 @@ class Responders {
   };
   struct Reader {
     std::vector<Group> groups;
+    // Granted since the last round of probes: its own ends may not be connected yet, and a probe
+    // that it cannot answer would break them.
+    bool fresh = true;
   };
   // Whom a probe in flight asks.
   struct Probe {
