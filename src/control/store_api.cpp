@@ -9,7 +9,6 @@ namespace wb {
 namespace {
 
 using wire::get_array;
-using wire::get_bool;
 using wire::get_bytes;
 using wire::get_int;
 using wire::get_object;

@@ -1,6 +1,7 @@
 #include "layout/box.h"
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -146,6 +147,7 @@ std::optional<Progression> intersect(const Progression& a, const Progression& b)
   if (a.step == 1 && b.step == 1) return canonical(low, Wide{high} - low + 1, 1);
 
   const int64_t g = std::gcd(a.step, b.step);
+  assert(g > 0 && "steps are positive");
   const int64_t distance = b.start - a.start;  // both are >= 0: no overflow
   if (distance % g != 0) return std::nullopt;
   const Wide modulus = b.step / g;

@@ -162,6 +162,7 @@ Result<Checkpoint> open_sharded(const fs::path& folder) {
   const fs::path index_path = folder / kIndex;
   WB_ASSIGN_OR_RETURN(const auto index, read_index(index_path));
   std::vector<std::string> names;
+  names.reserve(index.size());
   for (const auto& [tensor, file] : index) names.push_back(file);
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
