@@ -14,7 +14,7 @@ namespace {
 constexpr uint32_t kMaxValue = 65536;
 constexpr uint32_t kMaxWorld = 1u << 20;
 // Longest SPEC: a list of kMaxValue layer counts would be refused by pp * vpp long before.
-constexpr size_t kMaxText = 64 * 1024;
+constexpr size_t kMaxText = size_t{64} << 10;
 
 // One integer key: where it lives, what its absence means, and who has it.
 struct Key {

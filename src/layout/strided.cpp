@@ -185,7 +185,7 @@ class Window {
   Wide low_;
   Wide high_;
   int count_ = 0;
-  std::array<Term, 2 * kMaxRank> terms_{};
+  std::array<Term, size_t{2} * kMaxRank> terms_{};
 };
 
 // Dimension `d` differs by at least one, those before it not at all, those after it by anything.
