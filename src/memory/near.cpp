@@ -90,8 +90,7 @@ Distance memory_distance(const Topology& topology, const PciPlace& nic,
         static_cast<double>(by_nearness[i]) / static_cast<double>(total) * static_cast<double>(i);
     if (by_nearness[i] > by_nearness[most]) most = i;
   }
-  distance.steps =
-      static_cast<uint64_t>(std::llround(steps * static_cast<double>(kScale / kRounding)));
+  distance.steps = static_cast<uint64_t>(std::llround(steps * double{kScale} / double{kRounding}));
   distance.nearness = static_cast<Nearness>(most);
   const uint64_t percent = static_cast<uint64_t>(100.0 * static_cast<double>(by_nearness[most]) /
                                                  static_cast<double>(total));

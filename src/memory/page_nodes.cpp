@@ -78,6 +78,7 @@ Result<std::vector<NodePages>> buffer_nodes(const void* base, uint64_t bytes) {
   std::array<int, kSamples> status{};
   for (uint64_t i = 0; i < count; ++i) {
     // At most 2^52 pages times 2^8 samples.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address for the kernel
     addresses[i] = reinterpret_cast<void*>((first + pages * i / count) * page);
   }
   if (syscall(SYS_move_pages, 0, count, addresses.data(), nullptr, status.data(), 0) == 0) {

@@ -34,8 +34,9 @@ struct Hwloc {
 Result<Hwloc> open_hwloc() {
   void* handle = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
-    return Status(Code::kUnsupported, "hwloc is not usable here: " + std::string(dlerror()) +
-                                          " (Debian: apt install libhwloc15)");
+    const std::string why = dlerror();  // NOLINT(concurrency-mt-unsafe): of this thread
+    return Status(Code::kUnsupported,
+                  "hwloc is not usable here: " + why + " (Debian: apt install libhwloc15)");
   }
   Hwloc hwloc;
   Symbols symbols(handle);

@@ -278,10 +278,11 @@ class PartMaker {
   uint64_t budget() const {
     const Cluster& cluster = fleet_.cluster();
     const Seat& mine = cluster.receivers[receiver_];
-    const auto sharing = std::count_if(
-        cluster.receivers.begin(), cluster.receivers.end(),
-        [&](const Seat& seat) { return seat.host == mine.host && seat.nic == mine.nic; });
-    return std::max<uint64_t>(plan_.options.in_flight_bytes / static_cast<uint64_t>(sharing), 1);
+    uint64_t sharing = 0;
+    for (const Seat& seat : cluster.receivers) {
+      sharing += seat.host == mine.host && seat.nic == mine.nic ? 1 : 0;
+    }
+    return std::max<uint64_t>(plan_.options.in_flight_bytes / std::max<uint64_t>(sharing, 1), 1);
   }
 
   const Fleet& fleet_;
