@@ -59,7 +59,8 @@ Result<std::vector<WatchEvent>> parse_events(const Json& array) {
     if (!entry.is_object()) return bad_answer("an event is not an object");
     WatchEvent event;
     WB_ASSIGN_OR_RETURN(const std::string type, wire::get_text(entry, "type"));
-    if (!type.empty() && type != "PUT" && type != "DELETE") return bad_answer("unknown event " + type);
+    if (!type.empty() && type != "PUT" && type != "DELETE")
+      return bad_answer("unknown event " + type);
     event.kind = type == "DELETE" ? WatchEvent::Kind::kDelete : WatchEvent::Kind::kPut;
     WB_ASSIGN_OR_RETURN(const Json* kv, wire::get_object(entry, "kv"));
     if (kv == nullptr) return bad_answer("an event without a key");

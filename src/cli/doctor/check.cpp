@@ -22,9 +22,9 @@ std::string_view verdict_name(Verdict verdict) {
 Findings check_all(const MachineFacts& facts, const Needs& needs) {
   Findings all;
   ok(&all, "system", "Linux " + facts.kernel);
-  for (Findings part :
-       {check_rdma(facts, needs), check_pci(facts), check_near(facts), check_limits(facts), check_memory(facts),
-        check_local(facts, needs), check_ucx(facts, needs), check_gpu(facts, needs)}) {
+  for (Findings part : {check_rdma(facts, needs), check_pci(facts), check_near(facts),
+                        check_limits(facts), check_memory(facts), check_local(facts, needs),
+                        check_ucx(facts, needs), check_gpu(facts, needs)}) {
     std::move(part.begin(), part.end(), std::back_inserter(all));
   }
   return all;

@@ -12,8 +12,8 @@ namespace wb::verbs {
 // it asked for another; -1 when they are of several, or the system does not tell.
 int own_numa_node();
 
-// What is so where most of the pages lie on no node of a NIC; empty: nothing, or the system does not
-// tell.
+// What is so where most of the pages lie on no node of a NIC; empty: nothing, or the system does
+// not tell.
 std::string far_from_nics(std::span<const NodePages> pages, std::span<const int> nic_nodes);
 
 }  // namespace wb::verbs

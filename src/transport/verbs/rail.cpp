@@ -12,8 +12,8 @@ namespace wb::verbs {
 namespace {
 
 // A processor moves some 100 MB/s: with much more in flight, the last READs wait as long as the
-// timer for lost packets, and everything is sent twice. And soft-RoCE loses its order when READs are
-// posted while it answers others: one batch at a time.
+// timer for lost packets, and everything is sent twice. And soft-RoCE loses its order when READs
+// are posted while it answers others: one batch at a time.
 constexpr uint64_t kSoftwareBudget = 1u << 20;
 
 // Devices differ in which of the two limits on scatter entries of a READ they fill in.

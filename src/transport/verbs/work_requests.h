@@ -17,7 +17,8 @@ constexpr uint32_t kBatch = 32;
 class WorkRequests {
  public:
   // `token` comes back in the upper bits of every completion.
-  WorkRequests(uint32_t token, uint32_t scatter) : scatter_(scatter), entries_(size_t{kBatch} * scatter) {
+  WorkRequests(uint32_t token, uint32_t scatter)
+      : scatter_(scatter), entries_(size_t{kBatch} * scatter) {
     for (uint32_t i = 0; i < kBatch; ++i) {
       requests_[i] = {};
       requests_[i].wr_id = uint64_t{token} << 8 | i;
