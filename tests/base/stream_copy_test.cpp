@@ -15,7 +15,8 @@ TEST(StreamCopy, CopiesExactlyTheRange) {
   std::vector<unsigned char> from(9 * 4096);
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<unsigned char>(i * 131 + i / 251);
   std::vector<unsigned char> to(from.size());
-  for (const size_t bytes : {0, 1, 15, 63, 64, 65, 127, 128, 129, 511, 4095, 4096, 4097, 20000}) {
+  for (const size_t bytes :
+       {0u, 1u, 15u, 63u, 64u, 65u, 127u, 128u, 129u, 511u, 4095u, 4096u, 4097u, 20000u}) {
     for (size_t source = 0; source < 64; source += 7) {
       for (size_t target = 0; target < 128; ++target) {
         std::fill(to.begin(), to.end(), static_cast<unsigned char>(0xA5));

@@ -49,7 +49,7 @@ Image image_of(const TensorTable& table, const OwnedWorker& worker) {
 
 class Executor {
  public:
-  explicit Executor(const FleetJob& job) : job_(job) {
+  explicit Executor(const FleetJob& job) {
     const Fleet& fleet = *job.fleet;
     for (const Fleet::Worker& w : fleet.sources()) {
       sources_.push_back(image_of(fleet.table(), job.world.sources[w.input]));
@@ -139,7 +139,6 @@ class Executor {
     return bytes == 0 && reads == 0 ? "" : "a list's totals are wrong";
   }
 
-  const FleetJob& job_;
   std::vector<Image> sources_, needs_;
   std::vector<std::set<Address>> written_;
   size_t done_ = 0;

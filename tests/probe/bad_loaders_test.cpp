@@ -378,7 +378,7 @@ TEST(BadInput, BackupInAFile) {
 
 TEST(Result, DoesNotDependOnTheSeedOrOnThreads) {
   std::vector<std::string> digests;
-  for (const uint64_t seed : {0, 1, 2}) {
+  for (const uint64_t seed : {0u, 1u, 2u}) {
     World world = two_tensors();
     Options options;
     options.seed = seed;

@@ -357,7 +357,8 @@ TEST_F(Hostile, AnImpostorsSocketIsNotBelieved) {
 }
 
 TEST_F(Hostile, GarbageIsRefusedAndTheNextReaderServed) {
-  for (const size_t size : {0, 1, 15, 17, 4096}) EXPECT_LE(say(std::string(size, 'x')), 0) << size;
+  for (const size_t size : {0u, 1u, 15u, 17u, 4096u})
+    EXPECT_LE(say(std::string(size, 'x')), 0) << size;
   EXPECT_TRUE(local::fetch_fds(grant(), me(), soon()).ok());
 }
 
