@@ -62,6 +62,20 @@ Result<std::shared_ptr<Worker>> Worker::make(std::shared_ptr<const Context> cont
 
 Worker::~Worker() { context_->library().worker_destroy(worker_); }
 
+void Worker::come_to_rest(Deadline deadline) const {
+  const Library& library = context_->library();
+  const ucp_request_param_t nothing{};
+  while (!deadline.expired()) {
+    progress();
+    void* const flush = library.worker_flush_nbx(worker_, &nothing);
+    if (flush == nullptr || UCS_PTR_IS_ERR(flush)) return;
+    while (library.request_check_status(flush) == UCS_INPROGRESS && !deadline.expired()) {
+      progress();
+    }
+    library.request_free(flush);  // UCX frees one that has not ended when it ends
+  }
+}
+
 Result<std::string> Worker::address() const {
   const Library& library = context_->library();
   ucp_address_t* address = nullptr;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/deadline.h"
 #include "base/status.h"
 #include "memory/allocation.h"
 #include "transport/registry.h"
@@ -44,6 +45,9 @@ class Worker {
   // False: there is work, do not wait.
   Result<bool> arm() const;
   unsigned progress() const { return context_->library().worker_progress(worker_); }
+  // Lets what is under way end until the deadline: answers to readers, too. UCX 1.13 looks into
+  // fields that it never wrote when a worker with answers that wait is destroyed.
+  void come_to_rest(Deadline deadline) const;
   const Context& context() const { return *context_; }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <sstream>
 
@@ -12,6 +13,10 @@
 
 namespace wb::ucx {
 namespace {
+
+// For answers to readers that are under way when a domain ends. Readers that do not take them are
+// not waited for.
+constexpr std::chrono::milliseconds kRest{200};
 
 // Whether every transport of a UCX_TLS list reads remote memory without the peer's processor. An
 // empty list is UCX's own choice, which may fall back to TCP.
@@ -77,6 +82,10 @@ UcxDomain::UcxDomain(std::shared_ptr<DomainState> state, std::shared_ptr<Worker>
       event_fd_(event_fd) {}
 
 UcxDomain::~UcxDomain() {
+  {
+    const std::lock_guard lock(worker_mutex_);
+    worker_->come_to_rest(Deadline::after(kRest));
+  }
   const std::lock_guard lock(state_->mutex);
   for (auto& [id, region] : state_->regions) {
     if (region->access == Access::kRemoteRead) stamps_.give_back(region->entry);

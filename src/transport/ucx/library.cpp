@@ -79,6 +79,7 @@ Result<std::shared_ptr<const Library>> load(const std::string& name) {
   symbols.get(library->cleanup, "ucp_cleanup");
   symbols.get(library->worker_create, "ucp_worker_create");
   symbols.get(library->worker_destroy, "ucp_worker_destroy");
+  symbols.get(library->worker_flush_nbx, "ucp_worker_flush_nbx");
   symbols.get(library->worker_get_address, "ucp_worker_get_address");
   symbols.get(library->worker_release_address, "ucp_worker_release_address");
   symbols.get(library->worker_get_efd, "ucp_worker_get_efd");

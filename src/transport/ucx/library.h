@@ -20,6 +20,7 @@ struct Library {
   decltype(&ucp_cleanup) cleanup = nullptr;
   decltype(&ucp_worker_create) worker_create = nullptr;
   decltype(&ucp_worker_destroy) worker_destroy = nullptr;
+  decltype(&ucp_worker_flush_nbx) worker_flush_nbx = nullptr;
   decltype(&ucp_worker_get_address) worker_get_address = nullptr;
   decltype(&ucp_worker_release_address) worker_release_address = nullptr;
   decltype(&ucp_worker_get_efd) worker_get_efd = nullptr;
